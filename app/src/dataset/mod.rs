@@ -1,0 +1,1 @@
+//! Data sets: images in, captures out, captures back in.

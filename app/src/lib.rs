@@ -1,0 +1,5 @@
+//! The parts of the `tensorwire` program.
+
+pub mod dataset;
+pub mod model;
+pub mod sink;

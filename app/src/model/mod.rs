@@ -1,0 +1,1 @@
+//! Model tools: weights in, ONNX out.

@@ -1,0 +1,1 @@
+//! What becomes of the features: statistics, PCA, files, the summary.

@@ -1,0 +1,220 @@
+//! The traits at which the crates meet. Small on purpose: a method that would need an `if` on
+//! policy belongs to the core, not to a driver.
+
+use core::fmt;
+
+use crate::burst::{Burst, Filling, InFlight, PacketDesc};
+use crate::counters::{NicStats, TxStats};
+use crate::window::SlotMap;
+
+/// Packet memory as this CPU sees it.
+pub trait PacketMemory {
+    /// The bytes of the frame that this CPU can read: the whole frame in host memory, at least the
+    /// first [`crate::limits::HEADER_BYTES`] (or all, if it is shorter) in device memory.
+    fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8];
+}
+
+/// One receive queue of a NIC.
+pub trait RxQueue: PacketMemory {
+    /// Moves up to `out.len()` received packets into the front of `out` and returns how many.
+    ///
+    /// The slots of `out` hold [`PacketDesc::EMPTY`] before the call; what a slot held otherwise
+    /// would be lost. Never blocks.
+    fn rx_burst(&mut self, out: &mut [PacketDesc]) -> usize;
+
+    /// Gives packets back to the NIC and leaves [`PacketDesc::EMPTY`] in their place. Empty slots
+    /// are skipped. Never fails: there is room for every buffer of the pool.
+    fn release(&mut self, packets: &mut [PacketDesc]);
+
+    /// How many packet buffers are not with the application: what the NIC can still receive into,
+    /// its descriptor ring included.
+    fn free_buffers(&self) -> usize;
+
+    /// What the NIC itself counted since start.
+    fn stats(&self) -> NicStats;
+}
+
+/// One transmit queue of a NIC.
+pub trait TxQueue {
+    /// How many frames [`TxQueue::send`] takes right now.
+    fn room(&mut self) -> usize;
+
+    /// Sends one frame of `len` bytes: `fill` writes all of it into the buffer it is handed, which
+    /// is exactly that long and holds bytes of an earlier frame.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] when nothing was sent; `fill` was not called then.
+    fn send(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SendError>;
+
+    /// Lets the queue push out what it has accepted but not sent. Called once per step.
+    fn flush(&mut self);
+
+    /// No frame will follow. What is still held back (a delay line) goes out with the flushes that
+    /// follow; true once everything accepted is on the wire.
+    fn finish(&mut self) -> bool;
+
+    /// What the queue counted since start.
+    fn stats(&self) -> TxStats;
+}
+
+/// Why a frame was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The queue is full, or the receiver takes no more: try again later.
+    Full,
+    /// The frame is longer than a buffer of the queue.
+    TooLong {
+        /// Bytes of the frame.
+        len: usize,
+        /// Bytes of a buffer.
+        room: usize,
+    },
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("the transmit queue is full"),
+            Self::TooLong { len, room } => {
+                write!(f, "a frame of {len} bytes does not fit a transmit buffer of {room} bytes")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SendError {}
+
+/// A completion that the consumer's device waits for before it reads a batch. The number is the
+/// driver's own; [`Event::DONE`] is one that has always happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event(pub u64);
+
+impl Event {
+    /// Already complete: a CPU stage that finished before it returned.
+    pub const DONE: Self = Self(0);
+}
+
+/// The reorder stage: payloads into the batch buffer, converted on the way.
+pub trait Reorder {
+    /// Puts the payload of `packet` into `slot` of the batch.
+    ///
+    /// A stage that has read the payload when it returns leaves the token where it is, and the
+    /// core releases the packet with its burst. A stage that reads it later (a GPU) *takes* the
+    /// token and hands it back through [`Reorder::poll_done`].
+    fn place<M: PacketMemory>(
+        &mut self,
+        batch: &mut Burst<Filling>,
+        slot: u32,
+        packet: &mut PacketDesc,
+        memory: &M,
+    );
+
+    /// The batch is complete: zeroes the slots that `placed` does not name and submits whatever
+    /// is left to do. After this nothing of an earlier batch is in the buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError`] when the batch could not be submitted; nothing writes to the buffer then.
+    fn start(
+        &mut self,
+        batch: &mut Burst<Filling>,
+        placed: SlotMap<'_>,
+    ) -> Result<Event, StageError>;
+
+    /// The batch is given up: nothing may write to its buffer once this returns.
+    fn abandon(&mut self, batch: &mut Burst<Filling>);
+
+    /// Moves the packets of finished (or abandoned) batches into the front of `done` and returns
+    /// how many; called until it returns fewer than there is room for. Never blocks.
+    fn poll_done(&mut self, done: &mut [PacketDesc]) -> usize;
+}
+
+/// A failure of a device stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageError {
+    /// The call that failed, as its library names it.
+    pub call: &'static str,
+    /// The library's own code.
+    pub code: i32,
+    /// Whether the stage can go on with the next batch.
+    pub fatal: bool,
+}
+
+impl fmt::Display for StageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failed (code {})", self.call, self.code)
+    }
+}
+
+impl core::error::Error for StageError {}
+
+/// Which inference a result belongs to: a number that the core gives and gets back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// The result of one inference: rows of `f32`, one per image of the submission, in its order.
+#[derive(Clone, Copy, Debug)]
+pub struct Outputs<'a> {
+    /// Shape: `[images, feature_dim]`, row-major.
+    pub features: &'a [f32],
+    /// Length of a row of `features`.
+    pub feature_dim: usize,
+    /// Shape: `[images, classes]`, row-major; empty for a model without a head.
+    pub logits: &'a [f32],
+    /// Length of a row of `logits`, 0 for a model without a head.
+    pub classes: usize,
+}
+
+/// The inference stage. At most two submissions are pending at a time, and results come in the
+/// order of submission.
+pub trait Infer {
+    /// Enqueues the inference of `images` images from image `first` of the buffer on; the device
+    /// waits for `ready` before it reads.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError`] when nothing was enqueued. The stage has made sure that nothing reads
+    /// `input` any more before it returns the error; an earlier submission stays pending.
+    fn submit(
+        &mut self,
+        ticket: Ticket,
+        input: &Burst<InFlight>,
+        first: u32,
+        images: u32,
+        ready: Event,
+    ) -> Result<(), StageError>;
+
+    /// Waits for the submission *before* the newest one and passes its result to `take`. `None`
+    /// when only the newest one (or none) is pending.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError`] when that inference failed on the device; its ticket is done all the same,
+    /// and nothing reads its input.
+    fn take_previous<R>(
+        &mut self,
+        take: impl FnOnce(Ticket, Outputs<'_>) -> R,
+    ) -> Option<Result<R, StageError>>;
+
+    /// Passes the oldest result to `take` if it is complete; never blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Infer::take_previous`].
+    fn poll_idle<R>(
+        &mut self,
+        take: impl FnOnce(Ticket, Outputs<'_>) -> R,
+    ) -> Option<Result<R, StageError>>;
+
+    /// Waits for the oldest pending result, whichever it is; `None` when nothing is pending.
+    ///
+    /// # Errors
+    ///
+    /// As [`Infer::take_previous`].
+    fn drain<R>(
+        &mut self,
+        take: impl FnOnce(Ticket, Outputs<'_>) -> R,
+    ) -> Option<Result<R, StageError>>;
+}

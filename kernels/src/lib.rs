@@ -1,0 +1,1 @@
+//! Reorder and convert kernels.

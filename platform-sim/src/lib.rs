@@ -1,0 +1,1 @@
+//! Software NIC and CPU stages.
