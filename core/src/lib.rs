@@ -6,6 +6,8 @@
 pub mod burst;
 pub mod counters;
 pub mod port;
+pub mod ring;
+pub mod sync;
 pub mod time;
 pub mod window;
 
