@@ -3,6 +3,7 @@
 //! (The map of the workspace goes here.)
 #![cfg_attr(not(any(test, loom)), no_std)]
 
+pub mod bits;
 pub mod burst;
 pub mod counters;
 pub mod port;
