@@ -6,6 +6,8 @@
 pub mod bits;
 pub mod burst;
 pub mod counters;
+pub mod flow;
+pub mod header;
 pub mod port;
 pub mod ring;
 pub mod sync;
