@@ -7,6 +7,7 @@ pub mod bits;
 pub mod burst;
 pub mod counters;
 pub mod flow;
+pub mod geometry;
 pub mod header;
 pub mod port;
 pub mod ring;
