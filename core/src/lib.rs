@@ -10,7 +10,9 @@ pub mod flow;
 pub mod geometry;
 pub mod header;
 pub mod port;
+pub mod reassembly;
 pub mod ring;
+pub mod sequence;
 pub mod sync;
 pub mod time;
 pub mod window;
@@ -34,6 +36,9 @@ pub mod limits {
     pub const MAX_QUEUE_DEPTH: usize = 64;
     /// Ranges kept of damaged and of missing images.
     pub const MAX_RANGES: usize = 1_000;
+    /// Slots of each ring between a poller and its producer: the most packet buffers of a NIC
+    /// whose receive side is split.
+    pub const MAX_SPLIT: usize = 65_536;
     /// Packets taken from the NIC in one step of the producer.
     pub const MAX_POLL: usize = 256;
 }

@@ -1,0 +1,703 @@
+//! Reassembly: sequence numbers in, decisions out.
+//!
+//! [`Reassembly`] is told of each packet that belongs to the stream ([`Reassembly::accept`]) and of
+//! the passing of time ([`Reassembly::tick`]); it answers with [`Action`]s, one at a time
+//! ([`Reassembly::next_action`]), which the producer carries out. It holds no payload: `P` is
+//! whatever stands for a packet (a NIC's token in the product, a number in the tests).
+//!
+//! # The rules
+//!
+//! `next` is one more than the highest position accepted, `step` the largest jump that is believed
+//! at once, `N` the number of confirmations ([`Geometry::step`], [`Geometry::confirmations`]).
+//!
+//! - A packet at `next ..= next + step` is *plain*. So is one behind `next` whose slot is empty in
+//!   an open window, unless a run of held packets agrees with it.
+//! - Any other packet is *held*. `N` held packets in a row, each within `step` of the one before,
+//!   confirm each other. A plain packet, or one that disagrees, refutes them; so do a deadline and
+//!   the end of the run.
+//! - Held ahead and confirmed: packets were lost. Held behind and confirmed: a *discontinuity* (the
+//!   sender restarted, or more than half the number space was lost); open windows close and the
+//!   position is read forward.
+//! - Refuted: ahead is `wild`; behind is `duplicate` where the slot is covered, plain where it is
+//!   empty in an open window, `late` otherwise.
+//! - A run behind is confirmed only if at least half of it is *not* explained by empty slots of
+//!   open windows. Without this, one duplicate in a shuffled stream starts a run that the stream's
+//!   own stragglers complete.
+//!
+//! # Bounds
+//!
+//! Work per call is bounded by the windows and the held packets, never by the size of a gap: many
+//! batches missing in a row are one [`Gap`].
+#![forbid(unsafe_code)]
+
+mod action;
+mod describe;
+
+pub use action::{Action, Busy, DropCause, Gap, ReassemblyCounters};
+
+use crate::geometry::Geometry;
+use crate::limits::{MAX_HELD, MAX_WINDOWS};
+use crate::sequence::{Distance, Position};
+use crate::time::Nanos;
+use crate::window::{CloseCause, Closed, SlotMap, Window};
+
+/// A run of positions `from..to` that is not lost although nothing covers it.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: u64,
+    to: u64,
+}
+
+impl Span {
+    const NONE: Self = Self { from: 0, to: 0 };
+
+    const fn clip(self, from: u64, to: u64) -> Self {
+        let from = if self.from > from { self.from } else { from };
+        let to = if self.to < to { self.to } else { to };
+        if from < to { Self { from, to } } else { Self { from, to: from } }
+    }
+
+    const fn len(self) -> u64 {
+        self.to - self.from
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    Join,
+    Discontinuity,
+}
+
+/// A packet that waits for a decision.
+#[derive(Debug)]
+struct Held<P> {
+    wire: u32,
+    packet: P,
+}
+
+/// What is left to do for the last call; see [`Reassembly::next_action`].
+#[derive(Debug)]
+enum Script {
+    Idle,
+    /// The held packets from `at` on are refuted.
+    Refute {
+        at: usize,
+    },
+    /// The held packets from `at` on are placed; the first of them, `wire`, stands at `anchor`.
+    Confirm {
+        at: usize,
+        wire: u32,
+        anchor: u64,
+    },
+}
+
+/// What happens once the held packets are refuted.
+#[derive(Debug)]
+enum After<P> {
+    Nothing,
+    Settle { extended: u64, packet: P },
+    Hold { wire: u32, packet: P },
+    CloseUpTo { batch: u64, cause: CloseCause },
+}
+
+/// The state of one stream.
+#[derive(Debug)]
+pub struct Reassembly<P> {
+    packets_per_image: u32,
+    images_per_batch: u32,
+    packets_per_batch: u32,
+    batch_shift: u32,
+    width: u32,
+    step: u32,
+    confirmations: usize,
+    /// K: batches open at once.
+    open: u64,
+    timeout: Nanos,
+
+    windows: [Window; MAX_WINDOWS],
+    /// The oldest batch that has not closed.
+    base: u64,
+    position: Option<Position>,
+    join: Option<u32>,
+
+    held: [Option<Held<P>>; MAX_HELD],
+    held_len: usize,
+    script: Script,
+    after: After<P>,
+    /// A packet whose position is decided but whose window may have to wait for others to close.
+    pending: Option<(u64, P)>,
+    /// Batches below this one are to close.
+    close_to: u64,
+    close_cause: CloseCause,
+    /// The window at `base` was reported closed and is cleared before anything else happens.
+    closing: bool,
+    closed: Closed,
+
+    /// Where the stream began, or began again, inside a batch.
+    edge: Span,
+    edge_kind: Start,
+    /// The gap of a discontinuity whose windows are still closing.
+    cut: Option<Span>,
+    /// Bit i: the batch `base − 1 − i` was closed by its deadline.
+    deadline_history: u64,
+    now: Nanos,
+    counters: ReassemblyCounters,
+}
+
+impl<P> Reassembly<P> {
+    /// A stream of `geometry`, with `windows` batches open at once (clamped to
+    /// 1..=[`MAX_WINDOWS`]) and a deadline of `timeout` after a window's first packet
+    /// ([`Nanos::ZERO`]: none).
+    #[must_use]
+    pub fn new(geometry: &Geometry, windows: u32, timeout: Nanos) -> Self {
+        let packets_per_batch = geometry.packets_per_batch();
+        Self {
+            packets_per_image: geometry.packets_per_image(),
+            images_per_batch: geometry.images_per_batch(),
+            packets_per_batch,
+            batch_shift: packets_per_batch.trailing_zeros(),
+            width: geometry.seq_field().width_bits(),
+            step: geometry.step(),
+            confirmations: (geometry.confirmations() as usize).clamp(2, MAX_HELD),
+            open: u64::from(windows).clamp(1, MAX_WINDOWS as u64),
+            timeout,
+            windows: [Window::EMPTY; MAX_WINDOWS],
+            base: 0,
+            position: None,
+            join: None,
+            held: [const { None }; MAX_HELD],
+            held_len: 0,
+            script: Script::Idle,
+            after: After::Nothing,
+            pending: None,
+            close_to: 0,
+            close_cause: CloseCause::Complete,
+            closing: false,
+            closed: Closed::NONE,
+            edge: Span::NONE,
+            edge_kind: Start::Join,
+            cut: None,
+            deadline_history: 0,
+            now: Nanos::ZERO,
+            counters: ReassemblyCounters::default(),
+        }
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub const fn counters(&self) -> &ReassemblyCounters {
+        &self.counters
+    }
+
+    /// Packets that wait for a decision (held, or about to be settled).
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        let after = matches!(self.after, After::Settle { .. } | After::Hold { .. });
+        let waiting = self.held.iter().filter(|held| held.is_some()).count();
+        waiting as u64 + u64::from(self.pending.is_some()) + u64::from(after)
+    }
+
+    /// The wire number of the first packet, once there was one.
+    #[must_use]
+    pub const fn join(&self) -> Option<u32> {
+        self.join
+    }
+
+    /// One more than the highest position accepted; 0 before the first packet.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.position.map_or(0, |position| position.next())
+    }
+
+    /// The batch of the last [`Action::Close`]. Valid until the next call of
+    /// [`Reassembly::next_action`], [`Reassembly::accept`], [`Reassembly::tick`] or
+    /// [`Reassembly::finish`].
+    #[must_use]
+    pub const fn closed(&self) -> &Closed {
+        &self.closed
+    }
+
+    /// The covered slots of window `window`, under the same validity as [`Reassembly::closed`].
+    #[must_use]
+    pub fn slots(&self, window: u8) -> SlotMap<'_> {
+        self.windows
+            .get(usize::from(window))
+            .map_or(SlotMap::new(&[], self.packets_per_batch), |w| w.map(self.packets_per_batch))
+    }
+
+    /// Windows that hold at least one packet.
+    #[must_use]
+    pub fn open_windows(&self) -> usize {
+        self.windows.iter().filter(|w| w.count() > 0).count()
+    }
+
+    /// When the earliest deadline of the open windows is due; `None` without a timeout or without
+    /// an open window. May change with every call that takes `&mut self`.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        if self.timeout == Nanos::ZERO {
+            return None;
+        }
+        let open = self.windows.iter().filter(|w| w.count() > 0);
+        open.map(|w| w.first_packet().plus(self.timeout)).min()
+    }
+
+    /// Whether all actions of the last call were taken.
+    #[inline]
+    fn idle(&self) -> bool {
+        !self.closing
+            && self.pending.is_none()
+            && matches!(self.script, Script::Idle)
+            && matches!(self.after, After::Nothing)
+    }
+
+    /// Takes the next packet of the stream: its number on the wire, and the time.
+    ///
+    /// Answers with the first action; the caller takes the others by
+    /// [`Reassembly::next_action`] until that returns `None`. `Ok(None)` means the packet is held.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] with the packet when actions of an earlier call were not taken.
+    #[inline]
+    pub fn accept(
+        &mut self,
+        packet: P,
+        wire: u32,
+        now: Nanos,
+    ) -> Result<Option<Action<P>>, Busy<P>> {
+        if !self.idle() {
+            return Err(Busy(packet));
+        }
+        self.now = now;
+        let Some(position) = &self.position else {
+            return Ok(Some(self.begin(packet, wire)));
+        };
+        // The common case, first: in order or a small step, nothing held, window open.
+        if let Distance::Ahead(d) = position.locate(wire)
+            && d <= position.step()
+            && self.held_len == 0
+        {
+            let extended = position.next().wrapping_add(d);
+            return Ok(self.settle(extended, packet).or_else(|| self.next_action()));
+        }
+        self.accept_other(packet, wire);
+        Ok(self.next_action())
+    }
+
+    /// The first packet of all: the receiver joins here.
+    fn begin(&mut self, packet: P, wire: u32) -> Action<P> {
+        let position = Position::new(wire, self.width, self.step);
+        let first = position.next();
+        self.position = Some(position);
+        self.join = Some(wire);
+        self.base = first >> self.batch_shift;
+        self.close_to = self.base;
+        self.edge = Span { from: 0, to: first };
+        self.edge_kind = Start::Join;
+        match self.settle(first, packet) {
+            Some(action) => action,
+            // Cannot be: the window of the first packet is the oldest and is empty.
+            None => Action::Gap(Gap {
+                first_batch: self.base,
+                batches: 0,
+                cause: CloseCause::Complete,
+                missing: [(0, 0); 2],
+            }),
+        }
+    }
+
+    /// Everything but the common case: plain behind, held, refuted, confirmed.
+    fn accept_other(&mut self, packet: P, wire: u32) {
+        let Some(position) = self.position else { return };
+        let agrees = self.last_held().is_some_and(|last| position.agree(wire, last));
+        let plain = match position.locate(wire) {
+            Distance::Ahead(d) if d <= position.step() => Some(position.next().wrapping_add(d)),
+            Distance::Ahead(_) => None,
+            Distance::Behind(d) => {
+                position.next().checked_sub(d).filter(|&at| !agrees && self.fits_open_window(at))
+            }
+        };
+        let refute = self.held_len > 0 && (plain.is_some() || !agrees);
+        self.after = match plain {
+            Some(extended) => After::Settle { extended, packet },
+            None => After::Hold { wire, packet },
+        };
+        if refute {
+            self.script = Script::Refute { at: 0 };
+        } else {
+            self.run_after();
+        }
+    }
+
+    fn last_held(&self) -> Option<u32> {
+        let index = self.held_len.checked_sub(1)?;
+        self.held.get(index)?.as_ref().map(|held| held.wire)
+    }
+
+    /// Whether the slot of position `at` is empty in an open window.
+    fn fits_open_window(&self, at: u64) -> bool {
+        let batch = at >> self.batch_shift;
+        batch >= self.base
+            && batch < self.base.saturating_add(self.open)
+            && !self.window(batch).is_some_and(|w| w.contains(self.slot_of(at)))
+    }
+
+    #[inline]
+    fn window(&self, batch: u64) -> Option<&Window> {
+        self.windows.get(window_index(batch))
+    }
+
+    #[inline]
+    fn slot_of(&self, at: u64) -> u32 {
+        // The mask leaves less than 2^17: packets_per_batch is at most 65,536.
+        #[expect(clippy::cast_possible_truncation, reason = "masked to 16 bits")]
+        let slot = (at & u64::from(self.packets_per_batch.wrapping_sub(1))) as u32;
+        slot
+    }
+
+    /// Carries out what was to follow the refutation of the held packets.
+    fn run_after(&mut self) {
+        match core::mem::replace(&mut self.after, After::Nothing) {
+            After::Nothing => {}
+            After::Settle { extended, packet } => self.pending = Some((extended, packet)),
+            After::CloseUpTo { batch, cause } => self.close_up_to(batch, cause),
+            After::Hold { wire, packet } => {
+                if let Some(place) = self.held.get_mut(self.held_len) {
+                    *place = Some(Held { wire, packet });
+                    self.held_len += 1;
+                }
+                if self.held_len >= self.confirmations {
+                    self.judge_run();
+                }
+            }
+        }
+    }
+
+    /// `N` packets in a row agree with each other but not with the stream.
+    fn judge_run(&mut self) {
+        let Some(position) = self.position else { return };
+        let Some(first) = self.held.first().and_then(Option::as_ref).map(|held| held.wire) else {
+            return;
+        };
+        let anchor = position.next().wrapping_add(position.read_forward(first));
+        if matches!(position.locate(first), Distance::Ahead(_)) {
+            self.script = Script::Confirm { at: 0, wire: first, anchor };
+            return;
+        }
+        let run = self.held.iter().flatten();
+        let explained = run
+            .filter(|held| match position.locate(held.wire) {
+                Distance::Ahead(_) => false,
+                Distance::Behind(d) => {
+                    position.next().checked_sub(d).is_some_and(|at| self.fits_open_window(at))
+                }
+            })
+            .count();
+        if explained * 2 > self.held_len {
+            self.script = Script::Refute { at: 0 };
+            return;
+        }
+        let run = self.held.iter().flatten();
+        let start = run
+            .filter_map(|held| position.near(held.wire, first, anchor))
+            .min()
+            .unwrap_or(anchor)
+            .max(position.next());
+        self.counters.discontinuities += 1;
+        self.cut = Some(Span { from: position.next(), to: start });
+        let after_open = (self.base..self.base.saturating_add(self.open))
+            .rev()
+            .find(|&batch| self.window(batch).is_some_and(|w| w.count() > 0))
+            .map_or(self.base, |batch| batch + 1);
+        // A batch that was open never opens again, even if the run continues inside it.
+        self.close_up_to(after_open.max(start >> self.batch_shift), CloseCause::Discontinuity);
+        self.script = Script::Confirm { at: 0, wire: first, anchor };
+    }
+
+    fn close_up_to(&mut self, batch: u64, cause: CloseCause) {
+        if batch > self.close_to {
+            self.close_to = batch;
+            self.close_cause = cause;
+        }
+    }
+
+    /// The next action of the last [`accept`](Self::accept), [`tick`](Self::tick),
+    /// [`relieve`](Self::relieve) or [`finish`](Self::finish); `None` when there is none left.
+    #[inline]
+    pub fn next_action(&mut self) -> Option<Action<P>> {
+        // One compare in the common case: nothing is due.
+        if self.idle() && !self.close_is_due() {
+            return None;
+        }
+        self.next_due_action()
+    }
+
+    #[inline]
+    fn close_is_due(&self) -> bool {
+        self.base < self.close_to
+            || self.window(self.base).is_some_and(|w| w.count() == self.packets_per_batch)
+    }
+
+    fn next_due_action(&mut self) -> Option<Action<P>> {
+        loop {
+            if self.closing {
+                self.finish_close();
+            }
+            if self.close_is_due() {
+                return Some(self.close_base());
+            }
+            if let Some((extended, packet)) = self.pending.take() {
+                if let Some(action) = self.settle(extended, packet) {
+                    return Some(action);
+                }
+                continue;
+            }
+            match self.script {
+                Script::Idle => return None,
+                Script::Refute { at } => {
+                    if let Some(action) = self.refute(at) {
+                        return Some(action);
+                    }
+                }
+                Script::Confirm { at, wire, anchor } => {
+                    if let Some(action) = self.confirm(at, wire, anchor) {
+                        return Some(action);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts the packet at position `extended` into its window; `None` when windows must close
+    /// first (it is pending then).
+    #[inline]
+    fn settle(&mut self, extended: u64, packet: P) -> Option<Action<P>> {
+        let batch = extended >> self.batch_shift;
+        if batch < self.base {
+            self.accept_position(extended);
+            return Some(self.drop_late(batch, packet));
+        }
+        if batch >= self.base.saturating_add(self.open) {
+            self.close_up_to(batch.saturating_sub(self.open - 1), CloseCause::Moved);
+            self.pending = Some((extended, packet));
+            return None;
+        }
+        let slot = self.slot_of(extended);
+        let index = window_index(batch);
+        let now = self.now;
+        let covered = self.windows.get_mut(index).is_some_and(|w| w.cover(slot, now));
+        self.accept_position(extended);
+        if !covered {
+            self.counters.duplicate += 1;
+            return Some(Action::Drop { packet, cause: DropCause::Duplicate });
+        }
+        self.counters.placed += 1;
+        #[expect(clippy::cast_possible_truncation, reason = "below MAX_WINDOWS = 4")]
+        let window = index as u8;
+        Some(Action::Place { window, slot, packet })
+    }
+
+    #[inline]
+    fn accept_position(&mut self, extended: u64) {
+        if let Some(position) = &mut self.position {
+            position.accept(extended);
+        }
+    }
+
+    fn drop_late(&mut self, batch: u64, packet: P) -> Action<P> {
+        self.counters.late += 1;
+        let age = self.base.wrapping_sub(batch).wrapping_sub(1);
+        if age < 64 && self.deadline_history >> age & 1 == 1 {
+            self.counters.cut_by_timeout += 1;
+        }
+        Action::Drop { packet, cause: DropCause::Late }
+    }
+
+    /// Takes back the last [`Action::Place`]: no buffer was to be had and the policy is to drop.
+    /// The slot is empty again and the packet is not counted as placed; the caller counts it under
+    /// a cause of its own.
+    pub fn unplace(&mut self, window: u8, slot: u32) {
+        if let Some(w) = self.windows.get_mut(usize::from(window))
+            && w.uncover(slot)
+        {
+            self.counters.placed -= 1;
+        }
+    }
+
+    /// Refutes the held packet `at`, then goes on to the next, then to what was to follow.
+    fn refute(&mut self, at: usize) -> Option<Action<P>> {
+        let Some(held) = self.held.get_mut(at).and_then(Option::take) else {
+            self.held_len = 0;
+            self.script = Script::Idle;
+            self.run_after();
+            return None;
+        };
+        self.script = Script::Refute { at: at + 1 };
+        let position = self.position?;
+        match position.locate(held.wire) {
+            Distance::Ahead(_) => {
+                self.counters.wild += 1;
+                Some(Action::Drop { packet: held.packet, cause: DropCause::Wild })
+            }
+            // A position before the stream began belongs to no window: late.
+            Distance::Behind(d) => match position.next().checked_sub(d) {
+                Some(extended) => self.settle(extended, held.packet),
+                None => Some(self.drop_late(0, held.packet)),
+            },
+        }
+    }
+
+    /// Places the held packet `at` where the confirmed run says.
+    fn confirm(&mut self, at: usize, wire: u32, anchor: u64) -> Option<Action<P>> {
+        if let Some(cut) = self.cut.take() {
+            // The windows before the gap have closed; the stream begins again behind it.
+            self.edge = cut;
+            self.edge_kind = Start::Discontinuity;
+        }
+        let Some(held) = self.held.get_mut(at).and_then(Option::take) else {
+            self.held_len = 0;
+            self.script = Script::Idle;
+            return None;
+        };
+        self.script = Script::Confirm { at: at + 1, wire, anchor };
+        let position = self.position?;
+        match position.near(held.wire, wire, anchor) {
+            Some(extended) => self.settle(extended, held.packet),
+            None => Some(self.drop_late(0, held.packet)),
+        }
+    }
+
+    /// Closes what the deadline demands. `now` must not include time in which the producer was
+    /// blocked, and the call is due only after a poll that returned fewer packets than asked for:
+    /// otherwise a stalled poller would cut batches whose packets wait in the NIC.
+    ///
+    /// The actions follow by [`Reassembly::next_action`]. Does nothing while actions are due.
+    pub fn tick(&mut self, now: Nanos) {
+        if self.timeout == Nanos::ZERO || !self.idle() {
+            return;
+        }
+        self.now = now;
+        let expired = (self.base..self.base.saturating_add(self.open)).rev().find(|&batch| {
+            self.window(batch)
+                .is_some_and(|w| w.count() > 0 && now.since(w.first_packet()) >= self.timeout)
+        });
+        if let Some(batch) = expired {
+            self.refute_then(After::CloseUpTo { batch: batch + 1, cause: CloseCause::Deadline });
+        }
+    }
+
+    /// Closes the oldest open window as partial, to get its packets back. Does nothing while
+    /// actions are due or no window is open.
+    pub fn relieve(&mut self, now: Nanos) {
+        if !self.idle() {
+            return;
+        }
+        self.now = now;
+        let oldest = (self.base..self.base.saturating_add(self.open))
+            .find(|&batch| self.window(batch).is_some_and(|w| w.count() > 0));
+        if let Some(batch) = oldest {
+            self.refute_then(After::CloseUpTo { batch: batch + 1, cause: CloseCause::Pool });
+        }
+    }
+
+    /// Ends the stream: held packets are refuted, open windows close. Does nothing while actions
+    /// are due.
+    pub fn finish(&mut self, now: Nanos) {
+        if !self.idle() {
+            return;
+        }
+        self.now = now;
+        // The last batch that the stream reached, also when every packet of it was dropped.
+        let batch = match self.next().checked_sub(1) {
+            Some(last) => (last >> self.batch_shift) + 1,
+            None => self.base,
+        };
+        self.refute_then(After::CloseUpTo { batch, cause: CloseCause::Shutdown });
+    }
+
+    fn refute_then(&mut self, after: After<P>) {
+        self.after = after;
+        self.script = Script::Refute { at: 0 };
+    }
+
+    /// Closes the batch at `base`, or passes over the run of empty ones that begins there.
+    fn close_base(&mut self) -> Action<P> {
+        let open = self.base..self.base.saturating_add(self.open);
+        let filled = open
+            .clone()
+            .find(|&batch| self.window(batch).is_some_and(|w| w.count() > 0))
+            .unwrap_or(u64::MAX);
+        if filled == self.base {
+            return self.close_window();
+        }
+        let end = filled.min(self.close_to);
+        let gap = self.describe_gap(self.base, end);
+        self.deadline_history = self.deadline_history.checked_shl(small(gap.batches)).unwrap_or(0);
+        if self.close_cause == CloseCause::Deadline {
+            self.deadline_history |= 1;
+        }
+        self.base = end;
+        Action::Gap(gap)
+    }
+
+    fn close_window(&mut self) -> Action<P> {
+        let batch = self.base;
+        let index = window_index(batch);
+        let cause = match self.window(batch) {
+            Some(w) if w.count() == self.packets_per_batch => CloseCause::Complete,
+            _ => self.close_cause,
+        };
+        self.closed = self.describe(batch, cause);
+        self.counters.slots.batches += 1;
+        let partial = &mut self.counters.partial;
+        match cause {
+            CloseCause::Complete => {}
+            CloseCause::Moved => partial.moved += 1,
+            CloseCause::Deadline => partial.deadline += 1,
+            CloseCause::Pool => partial.pool += 1,
+            CloseCause::Discontinuity => partial.discontinuity += 1,
+            CloseCause::Shutdown => partial.shutdown += 1,
+        }
+        self.deadline_history =
+            self.deadline_history << 1 | u64::from(cause == CloseCause::Deadline);
+        self.closing = true;
+        #[expect(clippy::cast_possible_truncation, reason = "below MAX_WINDOWS = 4")]
+        let window = index as u8;
+        Action::Close { window }
+    }
+
+    fn finish_close(&mut self) {
+        let slots = self.packets_per_batch;
+        if let Some(window) = self.windows.get_mut(window_index(self.base)) {
+            window.clear(slots);
+        }
+        self.base += 1;
+        self.closing = false;
+    }
+}
+
+/// The window of a batch: open batches are consecutive and at most [`MAX_WINDOWS`], so these never
+/// collide.
+#[inline]
+const fn window_index(batch: u64) -> usize {
+    #[expect(clippy::cast_possible_truncation, reason = "masked to 2 bits")]
+    let index = (batch & (MAX_WINDOWS as u64 - 1)) as usize;
+    index
+}
+
+const _: () = assert!(MAX_WINDOWS.is_power_of_two());
+
+/// A difference inside one batch, or a shift count where "very many" is enough.
+const fn small(value: u64) -> u32 {
+    if value > u32::MAX as u64 {
+        u32::MAX
+    } else {
+        #[expect(clippy::cast_possible_truncation, reason = "checked above")]
+        let value = value as u32;
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests;
