@@ -13,11 +13,13 @@
 use core::fmt;
 
 mod checksum;
+mod packet;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
+pub use packet::{Accepted, Malformed, PacketCheck, Refused};
 pub use write::{BuildError, HeaderSpec, build, mend_checksums, set_sequence};
 
 /// Bytes of the Ethernet header.
