@@ -45,6 +45,12 @@ impl PacketDesc {
         Self { handle, len, flow }
     }
 
+    /// A token without a buffer behind it, for the tests of this crate.
+    #[cfg(test)]
+    pub(crate) const fn fake(handle: u64, len: u32, flow: u32) -> Self {
+        Self { handle, len, flow }
+    }
+
     /// The driver's own name for the buffer.
     #[must_use]
     #[inline]
@@ -248,6 +254,13 @@ impl Burst<InFlight> {
     pub const unsafe fn abort(self) -> Burst<Free> {
         self.turn()
     }
+
+    /// The inference stage refused the submission, see [`crate::port::Infer::submit`].
+    pub(crate) const fn refused(self) -> Burst<Free> {
+        // SAFETY: the contract of `Infer::submit` says that nothing reads the input once it has
+        // returned an error, and the consumer calls this only then.
+        unsafe { self.abort() }
+    }
 }
 
 impl Burst<Retained> {
@@ -260,6 +273,14 @@ impl Burst<Retained> {
     #[inline]
     pub const unsafe fn complete(self) -> Burst<Free> {
         self.turn()
+    }
+
+    /// The inference stage reported the result of the last submission that reads the buffer, see
+    /// [`crate::port::Infer`].
+    pub(crate) const fn reported(self) -> Burst<Free> {
+        // SAFETY: the contract of `Infer` says that nothing reads the input of a submission once
+        // its result (or failure) was reported, and the consumer calls this only then.
+        unsafe { self.complete() }
     }
 }
 

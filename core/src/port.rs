@@ -5,7 +5,8 @@ use core::fmt;
 
 use crate::burst::{Burst, Filling, InFlight, PacketDesc};
 use crate::counters::{NicStats, TxStats};
-use crate::window::SlotMap;
+use crate::time::Nanos;
+use crate::window::{ImageMask, SlotMap};
 
 /// Packet memory as this CPU sees it.
 pub trait PacketMemory {
@@ -169,6 +170,10 @@ pub struct Outputs<'a> {
 
 /// The inference stage. At most two submissions are pending at a time, and results come in the
 /// order of submission.
+///
+/// A stage that reports the result of a submission, or its failure, states by it that no device
+/// reads the input of that submission any more: the consumer frees the buffer on the strength of
+/// it. A stage whose device reads the buffer through `unsafe` code must uphold this there.
 pub trait Infer {
     /// Enqueues the inference of `images` images from image `first` of the buffer on; the device
     /// waits for `ready` before it reads.
@@ -218,3 +223,46 @@ pub trait Infer {
         take: impl FnOnce(Ticket, Outputs<'_>) -> R,
     ) -> Option<Result<R, StageError>>;
 }
+
+/// One submission whose result has come: which images it holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery {
+    /// Number of the batch in the stream.
+    pub batch: u64,
+    /// Index in the stream of the image of the first row.
+    pub first_image: u64,
+    /// Number of rows.
+    pub images: u32,
+    /// The rows that are whole images, row 0 = image 0 of the mask. The other rows mean nothing.
+    pub whole: ImageMask,
+    /// When the last packet of the batch arrived.
+    pub last_packet: Nanos,
+    /// Whether this is the last submission of its batch.
+    pub last_of_batch: bool,
+}
+
+/// What becomes of the features.
+pub trait Sink {
+    /// Takes the rows of one submission.
+    ///
+    /// # Errors
+    ///
+    /// [`SinkFault`] when the rows could not be taken; they count as dropped. The sink keeps the
+    /// details for itself.
+    fn deliver(&mut self, delivery: &Delivery, outputs: Outputs<'_>) -> Result<(), SinkFault>;
+}
+
+/// The sink could not take a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SinkFault {
+    /// Whether the run is to end: nothing that follows could be taken either.
+    pub fatal: bool,
+}
+
+impl fmt::Display for SinkFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the sink could not take a batch")
+    }
+}
+
+impl core::error::Error for SinkFault {}

@@ -1,0 +1,643 @@
+//! The producer: polls the NIC, parses, places, closes batches and hands them to the consumer.
+#![forbid(unsafe_code)]
+
+mod report;
+mod settings;
+
+pub use report::{EndReason, ProducerReport};
+pub use settings::{Backpressure, MissingPolicy, ProducerConfig};
+
+use crate::burst::{Burst, BurstPool, Filling, PacketDesc};
+use crate::counters::{ImageCounters, PacketCounters, RangeList};
+use crate::limits::{MAX_POLL, MAX_WINDOWS};
+use crate::pipeline::backlog::Backlog;
+use crate::pipeline::{Job, Next, ProducerEnd};
+use crate::port::{Event, Reorder, RxQueue};
+use crate::reassembly::{Action, DropCause, Gap, Reassembly};
+use crate::time::Nanos;
+use crate::window::{CloseCause, Closed, ImageMask};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not ready: frames that arrive are counted as early and given back.
+    Waiting,
+    Running,
+    /// What was polled is processed, then the stream is finished.
+    Draining,
+    /// The stream is finished; its last actions run.
+    Finishing,
+    /// Submitted reorders complete and give their packets back.
+    Flushing,
+    Done,
+}
+
+/// The receive side of a pipeline. `Q` is a queue of a NIC, `O` the reorder stage.
+#[derive(Debug)]
+pub struct Producer<'a, Q, O> {
+    config: ProducerConfig,
+    rx: Q,
+    reorder: O,
+    end: ProducerEnd<'a>,
+    reassembly: Reassembly<PacketDesc>,
+    pool: BurstPool,
+    backlog: Backlog<'a>,
+    buffers: [Option<Burst<Filling>>; MAX_WINDOWS],
+    /// When the newest packet of each window came.
+    newest: [Nanos; MAX_WINDOWS],
+    /// Packets of each window that the reorder stage keeps.
+    kept: [usize; MAX_WINDOWS],
+    /// Packets of submitted reorders that have not come back.
+    in_reorder: usize,
+    /// The action that waits for a buffer or for room in the job ring.
+    stalled: Option<Action<PacketDesc>>,
+    /// Packets to give back to the NIC, in bulk.
+    spent: [PacketDesc; MAX_POLL],
+    spent_len: usize,
+
+    phase: Phase,
+    started: Nanos,
+    blocked: Nanos,
+    blocked_since: Option<Nanos>,
+    first_activity: Option<Nanos>,
+    last_activity: Nanos,
+    ended: Option<EndReason>,
+    packets: PacketCounters,
+    images: ImageCounters,
+    handed: u64,
+    pushed: u64,
+    damaged: RangeList,
+    missing: RangeList,
+}
+
+impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
+    /// A producer that is not ready yet: until [`Producer::start`], what arrives is counted as
+    /// early and given back.
+    ///
+    /// `backlog` is room for the packets that are polled while the producer is blocked: as many as
+    /// the NIC has packet buffers, [`MAX_POLL`] at least. `pool` are the batch buffers that
+    /// `reorder` writes to.
+    pub fn new(
+        config: ProducerConfig,
+        rx: Q,
+        reorder: O,
+        pool: BurstPool,
+        end: ProducerEnd<'a>,
+        backlog: &'a mut [PacketDesc],
+    ) -> Self {
+        let reassembly = Reassembly::new(&config.geometry, config.windows, config.timeout);
+        Self {
+            config,
+            rx,
+            reorder,
+            end,
+            reassembly,
+            pool,
+            backlog: Backlog::new(backlog),
+            buffers: [const { None }; MAX_WINDOWS],
+            newest: [Nanos::ZERO; MAX_WINDOWS],
+            kept: [0; MAX_WINDOWS],
+            in_reorder: 0,
+            stalled: None,
+            spent: [const { PacketDesc::EMPTY }; MAX_POLL],
+            spent_len: 0,
+            phase: Phase::Waiting,
+            started: Nanos::ZERO,
+            blocked: Nanos::ZERO,
+            blocked_since: None,
+            first_activity: None,
+            last_activity: Nanos::ZERO,
+            ended: None,
+            packets: PacketCounters::default(),
+            images: ImageCounters::default(),
+            handed: 0,
+            pushed: 0,
+            damaged: RangeList::new(),
+            missing: RangeList::new(),
+        }
+    }
+
+    /// The engine is ready: from now on packets are placed.
+    pub fn start(&mut self, now: Nanos) {
+        if self.phase == Phase::Waiting {
+            self.phase = Phase::Running;
+            self.started = now;
+            self.last_activity = now;
+        }
+    }
+
+    /// Ends the stream as if the stop signal had been raised, for another reason.
+    pub fn stop(&mut self, reason: EndReason) {
+        if matches!(self.phase, Phase::Waiting | Phase::Running) {
+            self.phase = Phase::Draining;
+            self.ended = Some(reason);
+        }
+    }
+
+    /// What was counted so far; balanced at any time.
+    #[must_use]
+    pub fn report(&self) -> ProducerReport {
+        let reassembly = *self.reassembly.counters();
+        let mut packets = self.packets;
+        packets.placed = reassembly.placed;
+        packets.duplicate = reassembly.duplicate;
+        packets.late = reassembly.late;
+        packets.wild = reassembly.wild;
+        packets.held = self.reassembly.held() + self.backlog.len() as u64;
+        let mut images = self.images;
+        images.pending = self.handed;
+        ProducerReport {
+            packets,
+            reassembly,
+            images,
+            damaged: self.damaged.clone(),
+            missing: self.missing.clone(),
+            pushed: self.pushed,
+            nic: self.rx.stats(),
+            join: self.reassembly.join(),
+            end: self.ended,
+            active: self.first_activity.map(|first| (first, self.last_activity)),
+            blocked: self.blocked,
+        }
+    }
+
+    /// Batch buffers by state, as far as the producer can see: free and filling here. The rest is
+    /// ready, in flight, retained or on its way back.
+    #[must_use]
+    pub fn buffers(&self) -> (usize, usize) {
+        (self.pool.free(), self.buffers.iter().flatten().count())
+    }
+
+    /// After the consumer has ended: takes the last buffers back and says whether all are there.
+    #[must_use]
+    pub fn all_buffers_free(&mut self) -> bool {
+        self.take_returns();
+        self.pool.free() == usize::from(self.pool.buffers())
+    }
+
+    /// The queue, for its own reports.
+    pub const fn rx(&self) -> &Q {
+        &self.rx
+    }
+
+    /// The reorder stage, for its own reports.
+    pub const fn reorder(&self) -> &O {
+        &self.reorder
+    }
+
+    /// Does one round of work: takes buffers and packets back, polls the NIC once, processes at
+    /// most [`MAX_POLL`] packets. Bounded, and never blocks.
+    pub fn step(&mut self, now: Nanos) -> Next {
+        let mut busy = self.take_returns();
+        busy |= self.collect_reordered();
+        self.heed_signals();
+        match self.phase {
+            Phase::Waiting => busy |= self.discard_early(),
+            Phase::Running => busy |= self.run(now),
+            Phase::Draining => busy |= self.drain(now),
+            Phase::Finishing => {
+                busy |= self.resume(now);
+                if self.stalled.is_none() {
+                    self.phase = Phase::Flushing;
+                    busy = true;
+                }
+            }
+            Phase::Flushing => {
+                if self.in_reorder == 0 {
+                    self.end.signals.producer_done.set();
+                    self.phase = Phase::Done;
+                }
+            }
+            Phase::Done => {}
+        }
+        self.give_back();
+        match (self.phase, busy) {
+            (Phase::Done, _) => Next::Done,
+            (_, true) => Next::Again,
+            (_, false) => Next::Wait(self.wake_up()),
+        }
+    }
+
+    /// The next time at which something happens by itself. Deadlines stand still while blocked.
+    fn wake_up(&self) -> Option<Nanos> {
+        if self.phase != Phase::Running || self.stalled.is_some() {
+            return None;
+        }
+        let deadline = self.reassembly.deadline().map(|at| at.plus(self.blocked));
+        let wait = if self.first_activity.is_some() {
+            self.config.quiesce_wait
+        } else {
+            self.config.startup_wait
+        };
+        let idle = self.last_activity.plus(wait);
+        let limit = self.config.time_limit.map(|limit| self.started.plus(limit));
+        [deadline, Some(idle), limit].into_iter().flatten().min()
+    }
+
+    fn heed_signals(&mut self) {
+        if !matches!(self.phase, Phase::Waiting | Phase::Running) {
+            return;
+        }
+        if self.end.signals.consumer_dead.get() {
+            self.stop(EndReason::ConsumerDead);
+        } else if self.end.signals.stop.get() {
+            self.stop(EndReason::Stopped);
+        }
+    }
+
+    /// Whether waiting for the consumer makes sense.
+    fn may_wait(&self) -> bool {
+        self.config.backpressure == Backpressure::Block && !self.end.signals.consumer_dead.get()
+    }
+
+    fn take_returns(&mut self) -> bool {
+        let mut any = false;
+        while let Some(burst) = self.end.returns.pop() {
+            any = true;
+            // The ring carries what this producer handed over; another pool's buffer cannot be in
+            // it, and the pool would refuse it.
+            let taken = self.pool.put(burst);
+            debug_assert!(taken.is_ok(), "a foreign buffer came back: {taken:?}");
+        }
+        any
+    }
+
+    fn collect_reordered(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            self.give_back();
+            let came = self.reorder.poll_done(&mut self.spent);
+            self.spent_len = came;
+            self.in_reorder = self.in_reorder.saturating_sub(came);
+            any |= came > 0;
+            if came < self.spent.len() {
+                return any;
+            }
+        }
+    }
+
+    /// Gives the spent packets back to the NIC.
+    fn give_back(&mut self) {
+        if self.spent_len > 0
+            && let Some(spent) = self.spent.get_mut(..self.spent_len)
+        {
+            self.rx.release(spent);
+            self.spent_len = 0;
+        }
+    }
+
+    #[inline]
+    fn retire(&mut self, packet: PacketDesc) {
+        if self.spent_len == self.spent.len() {
+            self.give_back();
+        }
+        if let Some(slot) = self.spent.get_mut(self.spent_len) {
+            *slot = packet;
+            self.spent_len += 1;
+        }
+    }
+
+    fn discard_early(&mut self) -> bool {
+        let came = self.rx.rx_burst(&mut self.spent);
+        self.spent_len = came;
+        self.packets.offered += came as u64;
+        self.packets.early += came as u64;
+        came > 0
+    }
+
+    fn run(&mut self, now: Nanos) -> bool {
+        // Read before the poll: what the sender sent before it raised the flag is then seen.
+        let sender_done = self.end.signals.sender_done.get();
+        let mut busy = self.resume(now);
+        let (asked, came) = self.poll();
+        busy |= came > 0;
+        busy |= self.process(now);
+        let drained = came < asked && self.backlog.is_empty() && self.stalled.is_none();
+        if drained {
+            self.reassembly.tick(self.unblocked(now));
+            busy |= self.run_actions(None, now);
+            self.relieve(now);
+        }
+        self.check_end(now, sender_done && drained && came == 0);
+        busy
+    }
+
+    /// Takes packets from the NIC, unless the producer is blocked and the pool at its floor.
+    fn poll(&mut self) -> (usize, usize) {
+        if self.stalled.is_some() && self.rx.free_buffers() <= self.config.rx_ring {
+            return (0, 0);
+        }
+        let rx = &mut self.rx;
+        let limit = self.config.poll.clamp(1, MAX_POLL);
+        let (asked, came) = self.backlog.fill(limit, |out| rx.rx_burst(out));
+        self.packets.offered += came as u64;
+        (asked, came)
+    }
+
+    fn process(&mut self, now: Nanos) -> bool {
+        let mut any = false;
+        let effective = self.unblocked(now);
+        for _ in 0..MAX_POLL {
+            if self.stalled.is_some() {
+                break;
+            }
+            let Some(packet) = self.backlog.pop() else { break };
+            any = true;
+            self.take_packet(packet, now, effective);
+        }
+        any
+    }
+
+    /// Parses one packet and carries out what the reassembly decides.
+    #[inline]
+    fn take_packet(&mut self, packet: PacketDesc, now: Nanos, effective: Nanos) {
+        let bytes = self.rx.bytes(&packet);
+        let wire = match self.config.check.check(bytes, packet.len(), packet.flow()) {
+            Ok(accepted) => {
+                self.packets.trimmed += u64::from(accepted.trimmed);
+                accepted.wire
+            }
+            Err(refused) => {
+                refused.count(&mut self.packets);
+                self.retire(packet);
+                return;
+            }
+        };
+        if self.first_activity.is_none() {
+            self.first_activity = Some(now);
+        }
+        self.last_activity = now;
+        match self.reassembly.accept(packet, wire, effective) {
+            Ok(first) => {
+                self.run_actions(first, now);
+            }
+            // Cannot be: a packet is taken only when no action is left. It would be lost from the
+            // accounting, so it is dropped by name.
+            Err(busy) => {
+                self.packets.no_buffer += 1;
+                self.retire(busy.0);
+            }
+        }
+    }
+
+    /// Carries out `first` and all that follow; stops at one that has to wait. Whether any was.
+    #[inline]
+    fn run_actions(&mut self, first: Option<Action<PacketDesc>>, now: Nanos) -> bool {
+        let mut any = false;
+        let mut action = first.or_else(|| self.reassembly.next_action());
+        while let Some(current) = action {
+            match self.carry_out(current, now) {
+                Ok(()) => any = true,
+                Err(waits) => {
+                    self.stalled = Some(waits);
+                    if self.blocked_since.is_none() {
+                        self.blocked_since = Some(now);
+                    }
+                    return any;
+                }
+            }
+            action = self.reassembly.next_action();
+        }
+        any
+    }
+
+    /// Tries the stalled action again.
+    fn resume(&mut self, now: Nanos) -> bool {
+        let Some(action) = self.stalled.take() else { return self.run_actions(None, now) };
+        let since = self.blocked_since;
+        let any = self.run_actions(Some(action), now);
+        if self.stalled.is_none()
+            && let Some(since) = since
+        {
+            self.blocked = self.blocked.plus(now.since(since));
+            self.blocked_since = None;
+            // The stream was not silent, it was not listened to.
+            self.last_activity = now;
+        }
+        any
+    }
+
+    /// `now` without the time spent blocked.
+    fn unblocked(&self, now: Nanos) -> Nanos {
+        let current = self.blocked_since.map_or(Nanos::ZERO, |since| now.since(since));
+        now.since(self.blocked.plus(current))
+    }
+
+    #[inline]
+    fn carry_out(
+        &mut self,
+        action: Action<PacketDesc>,
+        now: Nanos,
+    ) -> Result<(), Action<PacketDesc>> {
+        match action {
+            Action::Place { window, slot, packet } => self.place(window, slot, packet, now),
+            Action::Drop {
+                packet,
+                cause: DropCause::Duplicate | DropCause::Late | DropCause::Wild,
+            } => {
+                self.retire(packet);
+                Ok(())
+            }
+            Action::Close { window } => self.close(window).map_err(|()| Action::Close { window }),
+            Action::Gap(gap) => {
+                self.note_gap(&gap);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn place(
+        &mut self,
+        window: u8,
+        slot: u32,
+        mut packet: PacketDesc,
+        now: Nanos,
+    ) -> Result<(), Action<PacketDesc>> {
+        let w = usize::from(window);
+        let Some(buffer) = self.buffers.get_mut(w) else {
+            self.retire(packet);
+            return Ok(());
+        };
+        if buffer.is_none() {
+            *buffer = self.pool.take().map(Burst::begin);
+        }
+        let Some(buffer) = buffer else {
+            if self.may_wait() {
+                return Err(Action::Place { window, slot, packet });
+            }
+            self.reassembly.unplace(window, slot);
+            self.packets.no_buffer += 1;
+            self.retire(packet);
+            return Ok(());
+        };
+        self.reorder.place(buffer, slot, &mut packet, &self.rx);
+        if let Some(newest) = self.newest.get_mut(w) {
+            *newest = now;
+        }
+        if packet.is_none() {
+            if let Some(kept) = self.kept.get_mut(w) {
+                *kept += 1;
+            }
+        } else {
+            self.retire(packet);
+        }
+        Ok(())
+    }
+
+    /// Hands the closed batch over, or gives it up. `Err` when it has to wait for the consumer.
+    fn close(&mut self, window: u8) -> Result<(), ()> {
+        let w = usize::from(window);
+        let closed = *self.reassembly.closed();
+        let Some(mut buffer) = self.buffers.get_mut(w).and_then(Option::take) else {
+            // Every packet of it was dropped for want of a buffer.
+            self.note_closed(&closed);
+            return Ok(());
+        };
+        let whole = u64::from(closed.whole.count());
+        let partial = closed.cause != CloseCause::Complete;
+        let given_up = whole == 0 || (partial && self.config.missing == MissingPolicy::Drop);
+        if !given_up && self.end.jobs.free() == 0 && self.may_wait() {
+            if let Some(slot) = self.buffers.get_mut(w) {
+                *slot = Some(buffer);
+            }
+            return Err(());
+        }
+        self.note_closed(&closed);
+        let kept = self.kept.get_mut(w).map_or(0, core::mem::take);
+        self.in_reorder += kept;
+        if given_up || self.end.jobs.free() == 0 {
+            self.reorder.abandon(&mut buffer);
+            self.recycle(buffer);
+            let dropped = &mut self.images.dropped;
+            if self.end.signals.consumer_dead.get() {
+                dropped.infer_failed += whole;
+            } else if given_up {
+                dropped.policy += whole;
+            } else {
+                dropped.queue_full += whole;
+            }
+            return Ok(());
+        }
+        self.hand_over(buffer, &closed, window);
+        Ok(())
+    }
+
+    fn hand_over(&mut self, mut buffer: Burst<Filling>, closed: &Closed, window: u8) {
+        let whole = u64::from(closed.whole.count());
+        let event = match self.reorder.start(&mut buffer, self.reassembly.slots(window)) {
+            Ok(event) => event,
+            Err(error) => {
+                self.recycle(buffer);
+                self.images.dropped.infer_failed += whole;
+                if error.fatal {
+                    self.stop(EndReason::ReorderFailed(error));
+                }
+                return;
+            }
+        };
+        let job = self.job(buffer, closed, event, window);
+        match self.end.jobs.push(job) {
+            Ok(()) => {
+                self.pushed += 1;
+                self.handed += whole;
+            }
+            // Cannot be: only this end pushes, and there was room.
+            Err(full) => {
+                self.images.dropped.queue_full += whole;
+                let burst = full.0.burst.discard();
+                let taken = self.pool.put(burst);
+                debug_assert!(taken.is_ok(), "its own buffer was refused: {taken:?}");
+            }
+        }
+    }
+
+    fn job(&self, buffer: Burst<Filling>, closed: &Closed, event: Event, window: u8) -> Job {
+        let images = u64::from(self.config.geometry.images_per_batch());
+        Job {
+            burst: buffer.seal(),
+            batch: closed.batch,
+            first_image: closed.batch * images,
+            whole: closed.whole,
+            event,
+            last_packet: self.newest.get(usize::from(window)).copied().unwrap_or_default(),
+        }
+    }
+
+    fn recycle(&mut self, buffer: Burst<Filling>) {
+        let taken = self.pool.put(buffer.abandon());
+        debug_assert!(taken.is_ok(), "its own buffer was refused: {taken:?}");
+    }
+
+    /// Counts the images of a closed batch that are not whole, and names them.
+    fn note_closed(&mut self, closed: &Closed) {
+        if closed.cause == CloseCause::Complete {
+            return;
+        }
+        let first = closed.batch * u64::from(self.config.geometry.images_per_batch());
+        let name = |list: &mut RangeList, images: &ImageMask| {
+            for image in images.iter() {
+                let index = first + u64::from(image);
+                list.add(index, index);
+            }
+            u64::from(images.count())
+        };
+        self.images.damaged += name(&mut self.damaged, &closed.damaged);
+        self.images.missing += name(&mut self.missing, &closed.missing);
+        self.images.unfinished += u64::from(closed.unfinished.count());
+    }
+
+    fn note_gap(&mut self, gap: &Gap) {
+        for &(first, count) in gap.missing.iter().filter(|(_, count)| *count > 0) {
+            self.images.missing += count;
+            self.missing.add(first, first + count - 1);
+        }
+    }
+
+    /// Where packets are kept until their batch closes: closes the oldest batch when the NIC is
+    /// about to run out of buffers. Without this a stream with holes and no timeout would stop.
+    fn relieve(&mut self, now: Nanos) {
+        let kept: usize = self.kept.iter().sum();
+        if kept > 0 && self.in_reorder == 0 && self.rx.free_buffers() < self.config.rx_ring {
+            self.reassembly.relieve(self.unblocked(now));
+            self.run_actions(None, now);
+        }
+    }
+
+    /// Whether the run is over; `silent`: the sender is done and nothing is left to process.
+    fn check_end(&mut self, now: Nanos, silent: bool) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        let complete = self.config.owed_images.is_some_and(|owed| self.handed >= owed && owed > 0);
+        let waited = now.since(self.last_activity);
+        let reason = if complete {
+            EndReason::Complete
+        } else if silent {
+            EndReason::SenderDone
+        } else if self.config.time_limit.is_some_and(|limit| now.since(self.started) >= limit) {
+            EndReason::TimeLimit
+        } else if self.stalled.is_some() {
+            return;
+        } else if self.first_activity.is_none() && waited >= self.config.startup_wait {
+            EndReason::NothingArrived
+        } else if self.first_activity.is_some() && waited >= self.config.quiesce_wait {
+            EndReason::Quiet
+        } else {
+            return;
+        };
+        self.stop(reason);
+    }
+
+    /// The run is over: processes what was polled, then ends the stream.
+    fn drain(&mut self, now: Nanos) -> bool {
+        let mut busy = self.resume(now);
+        busy |= self.process(now);
+        if self.backlog.is_empty() && self.stalled.is_none() {
+            self.reassembly.finish(self.unblocked(now));
+            self.run_actions(None, now);
+            self.phase = Phase::Finishing;
+            busy = true;
+        }
+        busy
+    }
+}
