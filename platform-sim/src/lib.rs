@@ -1,1 +1,3 @@
 //! Software NIC and CPU stages.
+
+pub mod pool;

@@ -1,0 +1,400 @@
+//! Memory for packets and for batches, touched once and reached only through tokens. The only file
+//! of this crate with unsafe code.
+//!
+//! Who may touch a buffer is said by a token that exists once. A packet buffer is either a
+//! [`FreeBuf`], which the wire writes through, or a [`PacketDesc`], which the application reads
+//! through; [`PacketPool::publish`] and [`PacketPool::reclaim`] turn the one into the other. A batch
+//! buffer belongs to a [`Burst`]: written through `&mut Burst<Filling>`, read through a shared
+//! borrow in the later states. Tokens travel between threads by safe means (a ring), which orders
+//! what was written before the move before what is read after it.
+//!
+//! A token of another pool is refused: it names its pool, and no two pools of a process have the
+//! same name.
+#![allow(unsafe_code)] // slices into one allocation, kept apart by tokens; see the SAFETY comments
+
+use std::alloc::{self, Layout};
+use std::fmt;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tensorwire_core::burst::{Burst, BurstPool, Filling, InFlight, PacketDesc, PoolId};
+use tensorwire_core::burst::{Ready, Retained, State};
+use tensorwire_core::port::PacketMemory;
+
+/// Buffers start on a cache line of their own: a neighbour that is written does not disturb them.
+const LINE: usize = 64;
+
+/// The size of a huge page (x86-64, and aarch64 with 4 KiB pages). A region that is at least as
+/// large starts on a multiple of it, so that the system can back it with such pages.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Why memory could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// No buffers, buffers of no bytes, or more of either than can be addressed.
+    Size {
+        /// Buffers asked for.
+        buffers: usize,
+        /// Bytes of each.
+        bytes: usize,
+    },
+    /// The system has not that much memory for us.
+    Exhausted {
+        /// Bytes asked for, in all.
+        bytes: usize,
+    },
+    /// 2^31 − 1 packet pools were made in this process.
+    Ids,
+}
+
+impl fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size { buffers, bytes } => write!(
+                f,
+                "a pool of {buffers} buffers of {bytes} bytes; both must be at least 1, and the \
+                 whole must be addressable"
+            ),
+            Self::Exhausted { bytes } => write!(f, "no memory for a pool of {bytes} bytes"),
+            Self::Ids => f.write_str("no packet pool id is left in this process"),
+        }
+    }
+}
+
+impl std::error::Error for MemoryError {}
+
+/// One allocation, cut into buffers of equal size.
+struct Region {
+    base: NonNull<u8>,
+    layout: Layout,
+    buffers: usize,
+    /// Bytes of a buffer that are used.
+    size: usize,
+    /// Distance of two buffers: `size`, rounded up to a cache line.
+    stride: usize,
+}
+
+// SAFETY: a region is plain memory that belongs to whoever has the region; nothing in it or about
+// it is tied to the thread that made it.
+unsafe impl Send for Region {}
+
+// SAFETY: a shared region gives out addresses, not access; the two functions that make slices of
+// them are unsafe, and their callers see to it that no byte is written while another thread uses it.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Allocates `buffers` buffers of `size` bytes, all zero, and touches every page: there are no
+    /// page faults later, in the loops.
+    fn new(buffers: usize, size: usize) -> Result<Self, MemoryError> {
+        let error = MemoryError::Size { buffers, bytes: size };
+        if buffers == 0 || size == 0 {
+            return Err(error);
+        }
+        let stride = size.checked_next_multiple_of(LINE).ok_or(error)?;
+        let total = stride.checked_mul(buffers).ok_or(error)?;
+        let align = if total >= HUGE_PAGE { HUGE_PAGE } else { LINE };
+        let layout = Layout::from_size_align(total, align).map_err(|_| error)?;
+        // SAFETY: the layout is not of size 0: both factors are at least 1.
+        let base = unsafe { alloc::alloc(layout) };
+        let base = NonNull::new(base).ok_or(MemoryError::Exhausted { bytes: total })?;
+        let region = Self { base, layout, buffers, size, stride };
+        region.ask_for_huge_pages();
+        // SAFETY: `base` is valid for writes of `total` bytes, and nobody else has it yet.
+        unsafe { base.write_bytes(0, total) };
+        Ok(region)
+    }
+
+    /// Asks the system to back the region with huge pages. Only a hint: a refusal costs speed and
+    /// nothing else, so it is not looked at.
+    fn ask_for_huge_pages(&self) {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if self.layout.align() >= HUGE_PAGE {
+            let (base, len) = (self.base.as_ptr().cast(), self.layout.size());
+            // SAFETY: the range is our own allocation, and the hint changes no content of it.
+            let _ = unsafe { libc::madvise(base, len, libc::MADV_HUGEPAGE) };
+        }
+    }
+
+    /// The address of `len` bytes from byte `offset` of buffer `index` on, if they exist.
+    #[inline]
+    fn at(&self, index: usize, offset: usize, len: usize) -> Option<NonNull<u8>> {
+        if index >= self.buffers || offset > self.size || len > self.size - offset {
+            return None;
+        }
+        let distance = index * self.stride + offset;
+        // SAFETY: `index < buffers` and `offset ≤ size ≤ stride`, so the distance is at most the
+        // size of the allocation, which fits an isize as every layout does.
+        Some(unsafe { self.base.add(distance) })
+    }
+
+    /// Bytes of a buffer to be read.
+    ///
+    /// # Safety
+    ///
+    /// Nothing writes to the buffer while the slice lives.
+    #[inline]
+    unsafe fn bytes(&self, index: usize, offset: usize, len: usize) -> Option<&[u8]> {
+        let at = self.at(index, offset, len)?;
+        // SAFETY: `at` says that the bytes lie in the allocation, which lives as long as `self`
+        // and was initialised as a whole; the caller sees to it that nothing writes to them.
+        Some(unsafe { slice::from_raw_parts(at.as_ptr(), len) })
+    }
+
+    /// Bytes of a buffer to be written.
+    ///
+    /// # Safety
+    ///
+    /// Nothing else reads or writes the buffer while the slice lives.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the caller has the token that makes it exclusive")]
+    unsafe fn bytes_mut(&self, index: usize, offset: usize, len: usize) -> Option<&mut [u8]> {
+        let at = self.at(index, offset, len)?;
+        // SAFETY: `at` says that the bytes lie in the allocation, which lives as long as `self`
+        // and was initialised as a whole; the caller sees to it that nothing else touches them.
+        Some(unsafe { slice::from_raw_parts_mut(at.as_ptr(), len) })
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: `base` was allocated with this layout; slices of it borrow the region, so none
+        // is left.
+        unsafe { alloc::dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} × {} B (stride {} B)", self.buffers, self.size, self.stride)
+    }
+}
+
+/// Handles of packets start with this bit. No address of user space has it, so the packet of a
+/// driver whose handles are addresses is never taken for one of ours.
+const HANDLE_MARK: u64 = 1 << 63;
+
+/// Where a handle names its pool, above the index of the buffer.
+const HANDLE_POOL_SHIFT: u32 = 32;
+
+/// The largest pool id. One below the largest 31-bit number, so that no handle is all ones, which
+/// is [`PacketDesc::EMPTY`].
+const LAST_PACKET_POOL: u32 = (1 << 31) - 2;
+
+/// Ids are handed out once each. Relaxed: only the number must be unique, nothing is published
+/// with it.
+static NEXT_PACKET_POOL: AtomicU32 = AtomicU32::new(0);
+
+/// The right to write to one free packet buffer. It exists once for each buffer, and not while a
+/// [`PacketDesc`] for the same buffer does.
+#[must_use = "a packet buffer whose token is dropped is lost to the NIC"]
+#[derive(PartialEq, Eq)]
+pub struct FreeBuf {
+    handle: u64,
+}
+
+impl FreeBuf {
+    /// No buffer: what a ring leaves in the place of a token that it took.
+    pub const NONE: Self = Self { handle: u64::MAX };
+
+    /// Whether this is [`FreeBuf::NONE`].
+    #[must_use]
+    #[inline]
+    pub const fn is_none(&self) -> bool {
+        self.handle == u64::MAX
+    }
+}
+
+impl Default for FreeBuf {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl fmt::Debug for FreeBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_none() {
+            f.write_str("FreeBuf(none)")
+        } else {
+            write!(f, "FreeBuf({:#x})", self.handle)
+        }
+    }
+}
+
+/// The packet buffers of a software NIC.
+#[derive(Debug)]
+pub struct PacketPool {
+    region: Region,
+    /// The upper half of the handle of each of its buffers, in place.
+    mark: u64,
+}
+
+impl PacketPool {
+    /// Allocates `buffers` buffers for frames of up to `frame_bytes` bytes, each starting on a
+    /// multiple of 64 bytes, and mints the token of each: the last of the list is buffer 0.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError`] when either number is 0, when there is not that much memory, or when the
+    /// buffers cannot be numbered with 32 bits.
+    pub fn new(buffers: usize, frame_bytes: usize) -> Result<(Self, Vec<FreeBuf>), MemoryError> {
+        let size = MemoryError::Size { buffers, bytes: frame_bytes };
+        let count = u32::try_from(buffers).map_err(|_| size)?;
+        let region = Region::new(buffers, frame_bytes)?;
+        let id = NEXT_PACKET_POOL
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| {
+                (id <= LAST_PACKET_POOL).then_some(id + 1)
+            })
+            .map_err(|_| MemoryError::Ids)?;
+        let mark = HANDLE_MARK | u64::from(id) << HANDLE_POOL_SHIFT;
+        let free = (0..count).rev().map(|index| FreeBuf { handle: mark | u64::from(index) });
+        Ok((Self { region, mark }, free.collect()))
+    }
+
+    /// How many buffers there are, whoever has them.
+    #[must_use]
+    pub const fn buffers(&self) -> usize {
+        self.region.buffers
+    }
+
+    /// The longest frame that a buffer holds, in bytes.
+    #[must_use]
+    #[inline]
+    pub const fn frame_bytes(&self) -> usize {
+        self.region.size
+    }
+
+    /// The index of the buffer with this handle, if it is one of this pool.
+    #[inline]
+    fn index(&self, handle: u64) -> Option<usize> {
+        let index = usize::try_from(handle ^ self.mark).ok()?;
+        (index < self.region.buffers).then_some(index)
+    }
+
+    /// The first `len` bytes of a free buffer, for the wire to write to. They hold what an earlier
+    /// frame left there. `None` for a buffer of another pool and for a frame that does not fit.
+    #[inline]
+    pub fn bytes_mut<'a>(&'a self, buf: &'a mut FreeBuf, len: usize) -> Option<&'a mut [u8]> {
+        let index = self.index(buf.handle)?;
+        // SAFETY: the token of a buffer of this pool exists once, either as `FreeBuf` or as
+        // `PacketDesc` (only this file makes them, by moving one into the other), and this one is
+        // borrowed mutably while the slice lives.
+        unsafe { self.region.bytes_mut(index, 0, len) }
+    }
+
+    /// The wire is done with a buffer: it holds a frame of `len` bytes (of which it keeps as many
+    /// as fit), whose flow tag is `flow`. The application may have it.
+    ///
+    /// # Errors
+    ///
+    /// The token itself when it is of another pool.
+    #[inline]
+    pub fn publish(&self, buf: FreeBuf, len: u32, flow: u32) -> Result<PacketDesc, FreeBuf> {
+        if self.index(buf.handle).is_none() {
+            return Err(buf);
+        }
+        // SAFETY: the one token of the buffer was just consumed, so until this one comes back
+        // through `reclaim` there is no other, and nothing writes to the buffer without one.
+        Ok(unsafe { PacketDesc::claim(buf.handle, len, flow) })
+    }
+
+    /// The application is done with a packet: its buffer may be written to again.
+    ///
+    /// # Errors
+    ///
+    /// The token itself when it is of another pool or driver, or empty.
+    #[inline]
+    pub fn reclaim(&self, packet: PacketDesc) -> Result<FreeBuf, PacketDesc> {
+        let handle = packet.handle();
+        if self.index(handle).is_none() {
+            return Err(packet);
+        }
+        // The one token of the buffer is consumed here and takes its other form.
+        Ok(FreeBuf { handle })
+    }
+}
+
+impl PacketMemory for PacketPool {
+    /// The bytes of the frame, as many as fitted the buffer; none for a packet of another pool.
+    #[inline]
+    fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
+        let Some(index) = self.index(packet.handle()) else { return &[] };
+        let len = usize::try_from(packet.len()).unwrap_or(usize::MAX).min(self.region.size);
+        // SAFETY: as long as a `PacketDesc` for the buffer exists there is no `FreeBuf` for it, and
+        // only through one of those is it written to. The packet is borrowed while the slice lives.
+        unsafe { self.region.bytes(index, 0, len) }.unwrap_or(&[])
+    }
+}
+
+/// The states in which a batch buffer is read and no longer written.
+pub trait Readable: State {}
+impl Readable for Ready {}
+impl Readable for InFlight {}
+impl Readable for Retained {}
+
+/// The batch buffers of a pool, in host memory.
+#[derive(Debug)]
+pub struct BatchMemory {
+    region: Region,
+    pool: PoolId,
+}
+
+impl BatchMemory {
+    /// Allocates a buffer of `batch_bytes` bytes, all zero, starting on a multiple of 64 bytes, for
+    /// each token of `pool`.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError`] when `batch_bytes` is 0 or there is not that much memory.
+    pub fn new(pool: &BurstPool, batch_bytes: usize) -> Result<Self, MemoryError> {
+        let region = Region::new(usize::from(pool.buffers()), batch_bytes)?;
+        Ok(Self { region, pool: pool.id() })
+    }
+
+    /// Bytes of a batch buffer.
+    #[must_use]
+    #[inline]
+    pub const fn batch_bytes(&self) -> usize {
+        self.region.size
+    }
+
+    /// Which pool the buffers belong to.
+    #[must_use]
+    pub const fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// `len` bytes from byte `offset` on of a batch that is being built. They hold what an earlier
+    /// batch left there. `None` for a token of another pool and for bytes beyond the buffer.
+    #[inline]
+    pub fn slot_mut<'a>(
+        &'a self,
+        batch: &'a mut Burst<Filling>,
+        offset: usize,
+        len: usize,
+    ) -> Option<&'a mut [u8]> {
+        if batch.pool() != self.pool {
+            return None;
+        }
+        // SAFETY: the token of a batch buffer exists once, a pool id is given to one `BurstPool`
+        // only, and all access to this memory is through tokens of that pool. This one is borrowed
+        // mutably while the slice lives.
+        unsafe { self.region.bytes_mut(usize::from(batch.index()), offset, len) }
+    }
+
+    /// The whole of a batch that is complete. `None` for a token of another pool.
+    #[must_use]
+    #[inline]
+    pub fn bytes<'a, S: Readable>(&'a self, batch: &'a Burst<S>) -> Option<&'a [u8]> {
+        if batch.pool() != self.pool {
+            return None;
+        }
+        // SAFETY: the token exists once and is borrowed while the slice lives; the buffer is
+        // written to only through a mutable borrow of the same token in state `Filling`.
+        unsafe { self.region.bytes(usize::from(batch.index()), 0, self.region.size) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

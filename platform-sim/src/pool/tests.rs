@@ -1,0 +1,176 @@
+use std::thread;
+
+use super::*;
+
+#[test]
+fn buffers_are_aligned_zero_and_apart() {
+    let (pool, mut free) = PacketPool::new(3, 100).expect("small");
+    assert_eq!((pool.buffers(), pool.frame_bytes(), free.len()), (3, 100, 3));
+    let mut starts = Vec::new();
+    for (i, buf) in free.iter_mut().enumerate() {
+        let bytes = pool.bytes_mut(buf, 100).expect("its own");
+        assert!(bytes.iter().all(|b| *b == 0));
+        starts.push(bytes.as_ptr() as usize);
+        bytes.fill(u8::try_from(i).expect("three"));
+    }
+    assert!(starts.iter().all(|at| at.is_multiple_of(64)));
+    for (i, buf) in free.into_iter().enumerate() {
+        let packet = pool.publish(buf, 100, 7).expect("its own");
+        assert_eq!(packet.flow(), 7);
+        assert_eq!(pool.bytes(&packet), [u8::try_from(i).expect("three"); 100]);
+    }
+    starts.sort_unstable();
+    assert!(starts.windows(2).all(|w| w[1] - w[0] >= 128));
+}
+
+#[test]
+fn all_buffers_can_be_written_at_once() {
+    // Two exclusive slices live at the same time: Miri would object if they overlapped.
+    let (pool, mut free) = PacketPool::new(2, 64).expect("small");
+    let (first, rest) = free.split_first_mut().expect("two");
+    let a = pool.bytes_mut(first, 64).expect("its own");
+    let b = pool.bytes_mut(&mut rest[0], 64).expect("its own");
+    a[63] = 1;
+    b[0] = 2;
+    a[0] = 3;
+    assert_eq!((a[0], a[63], b[0]), (3, 1, 2));
+}
+
+#[test]
+fn a_frame_that_does_not_fit_is_refused_or_cut() {
+    let (pool, mut free) = PacketPool::new(1, 100).expect("small");
+    let mut buf = free.pop().expect("one");
+    assert!(pool.bytes_mut(&mut buf, 101).is_none());
+    assert!(pool.bytes_mut(&mut buf, 0).is_some_and(|b| b.is_empty()));
+    // A frame longer than the buffer keeps its length and shows the bytes that are there.
+    let packet = pool.publish(buf, 150, 0).expect("its own");
+    assert_eq!((packet.len(), pool.bytes(&packet).len()), (150, 100));
+}
+
+#[test]
+fn tokens_of_another_pool_are_refused_and_come_back() {
+    let (pool, _free) = PacketPool::new(2, 64).expect("small");
+    let (other, mut others) = PacketPool::new(2, 64).expect("small");
+    let mut buf = others.pop().expect("two");
+    assert!(pool.bytes_mut(&mut buf, 1).is_none());
+    let buf = pool.publish(buf, 1, 0).expect_err("not its own");
+    let packet = other.publish(buf, 1, 0).expect("its own");
+    assert!(pool.bytes(&packet).is_empty());
+    let packet = pool.reclaim(packet).expect_err("not its own");
+    assert!(!other.reclaim(packet).expect("its own").is_none());
+    assert!(pool.bytes(&PacketDesc::EMPTY).is_empty());
+    assert!(pool.reclaim(PacketDesc::EMPTY).is_err());
+    let mut none = FreeBuf::NONE;
+    assert!(pool.bytes_mut(&mut none, 1).is_none());
+}
+
+#[test]
+fn a_handle_that_is_an_address_is_never_ours() {
+    let (pool, _free) = PacketPool::new(2, 64).expect("small");
+    for handle in [0, 1, pool.mark & !HANDLE_MARK, (pool.mark & !HANDLE_MARK) | 1] {
+        // SAFETY: there is no such buffer; the token only serves to be refused.
+        let foreign = unsafe { PacketDesc::claim(handle, 64, 0) };
+        assert!(pool.bytes(&foreign).is_empty());
+        assert!(pool.reclaim(foreign).is_err());
+    }
+}
+
+#[test]
+fn an_index_beyond_the_pool_is_refused() {
+    let (pool, _free) = PacketPool::new(2, 64).expect("small");
+    // SAFETY: there is no such buffer; the token only serves to be refused.
+    let beyond = unsafe { PacketDesc::claim(pool.mark | 2, 64, 0) };
+    assert!(pool.bytes(&beyond).is_empty());
+    assert!(pool.reclaim(beyond).is_err());
+}
+
+#[test]
+fn a_buffer_travels_between_threads() {
+    let (pool, mut free) = PacketPool::new(1, 64).expect("small");
+    let (to_app, from_wire) = std::sync::mpsc::channel::<PacketDesc>();
+    let (to_wire, from_app) = std::sync::mpsc::channel::<FreeBuf>();
+    let pool = &pool;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for packet in from_wire {
+                let bytes = pool.bytes(&packet);
+                let first = bytes[0];
+                assert!(bytes.iter().all(|b| *b == first), "torn frame");
+                let buf = pool.reclaim(packet).expect("its own");
+                to_wire.send(buf).expect("the other side waits for it");
+            }
+        });
+        let mut buf = free.pop().expect("one");
+        for round in 0..50_u8 {
+            pool.bytes_mut(&mut buf, 64).expect("its own").fill(round);
+            let packet = pool.publish(buf, 64, 0).expect("its own");
+            to_app.send(packet).expect("the other side lives");
+            buf = from_app.recv().expect("the other side sends it");
+        }
+        drop((to_app, buf));
+    });
+}
+
+#[test]
+fn sizes_that_cannot_be_are_errors() {
+    for (buffers, bytes) in [(0, 64), (1, 0), (2, usize::MAX), (usize::MAX, 64)] {
+        let error = PacketPool::new(buffers, bytes).map(|_| ()).expect_err("cannot be");
+        assert_eq!(error, MemoryError::Size { buffers, bytes });
+        assert!(error.to_string().contains(&format!("{buffers} buffers of {bytes} bytes")));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no limit to run into")]
+fn too_much_memory_is_an_error_and_no_abort() {
+    let bytes = isize::MAX as usize / 4;
+    let error = PacketPool::new(3, bytes).map(|_| ()).expect_err("nobody has that much");
+    assert!(matches!(error, MemoryError::Exhausted { .. }), "{error}");
+}
+
+#[test]
+fn a_batch_is_written_while_filling_and_read_when_ready() {
+    let mut bursts = BurstPool::new(2).expect("two");
+    let memory = BatchMemory::new(&bursts, 1000).expect("small");
+    let mut first = bursts.take().expect("two").begin();
+    let mut second = bursts.take().expect("two").begin();
+    // Both at once, in different places: Miri would object to an overlap.
+    let a = memory.slot_mut(&mut first, 10, 5).expect("inside");
+    let b = memory.slot_mut(&mut second, 0, 1000).expect("inside");
+    a.fill(1);
+    b.fill(2);
+    a[0] = 9;
+    let first = first.seal();
+    let bytes = memory.bytes(&first).expect("its own");
+    assert_eq!(&bytes[9..16], &[0, 9, 1, 1, 1, 1, 0]);
+    let first = first.submit();
+    assert_eq!(memory.bytes(&first).expect("its own")[10], 9);
+    let second = second.seal();
+    assert!(memory.bytes(&second).expect("its own").iter().all(|b| *b == 2));
+}
+
+#[test]
+fn batches_of_another_pool_and_bytes_beyond_the_buffer_are_refused() {
+    let mut bursts = BurstPool::new(1).expect("one");
+    let mut others = BurstPool::new(1).expect("one");
+    let memory = BatchMemory::new(&bursts, 100).expect("small");
+    let mut own = bursts.take().expect("one").begin();
+    let mut foreign = others.take().expect("one").begin();
+    assert!(memory.slot_mut(&mut foreign, 0, 1).is_none());
+    assert!(memory.bytes(&foreign.seal()).is_none());
+    assert!(memory.slot_mut(&mut own, 100, 0).is_some());
+    for (offset, len) in [(100, 1), (101, 0), (0, 101), (usize::MAX, 2), (2, usize::MAX)] {
+        assert!(memory.slot_mut(&mut own, offset, len).is_none(), "{offset} {len}");
+    }
+}
+
+#[test]
+fn more_tokens_than_buffers_is_no_way_out_of_the_memory() {
+    // Memory for one pool of one buffer; the token of index 1 can only be of another pool.
+    let mut bursts = BurstPool::new(2).expect("two");
+    let small = BurstPool::new(1).expect("one");
+    let memory = BatchMemory::new(&small, 100).expect("small");
+    let _ = bursts.take().expect("two").begin().abandon();
+    let mut second = bursts.take().expect("two").begin();
+    assert!(memory.slot_mut(&mut second, 0, 1).is_none());
+}
