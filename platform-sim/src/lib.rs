@@ -1,3 +1,9 @@
 //! Software NIC and CPU stages.
 
+pub mod nic;
 pub mod pool;
+pub mod prng;
+pub mod wire;
+
+#[cfg(test)]
+mod testkit;

@@ -1,0 +1,500 @@
+//! A NIC in software: what is sent on one end is received on the other, through real descriptor
+//! rings and buffer pools of the sizes a configuration asks for.
+//!
+//! The two ends may live on two threads, or be stepped by one. [`SwTx`] does the NIC's work as
+//! well: it takes a free receive buffer, has the frame written into it, and puts its descriptor on
+//! the receive ring, which [`SwRx`] polls. So the frame crosses the "wire" by being written once,
+//! where a real NIC would read it from a transmit buffer and write it to a receive buffer; from
+//! there on nothing is copied.
+//!
+//! Free receive buffers come back by a second ring and are kept in a stack: the buffer that was
+//! given back last, which is still in the cache, is written to next. However large the pool, only
+//! as many of its buffers are touched as the receiver is behind.
+//!
+//! Balance, once the sender has flushed and the receiver has polled to the end:
+//! `sent = delivered + missed + errors`. Faults are a wrapper, [`crate::wire::Faulty`], which works
+//! on any transmit queue.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tensorwire_core::burst::PacketDesc;
+use tensorwire_core::counters::{NicStats, TxStats};
+use tensorwire_core::port::{PacketMemory, RxQueue, SendError, TxQueue};
+use tensorwire_core::ring::{Receiver, Ring, Sender};
+
+use crate::pool::{FreeBuf, MemoryError, PacketPool};
+
+/// The largest receive ring, in descriptors.
+pub const MAX_RX_RING: usize = 16_384;
+
+/// The largest receive pool, in buffers.
+pub const MAX_RX_BUFS: usize = 65_536;
+
+/// Descriptors and free buffers cross between the threads in groups of up to this many.
+const GROUP: usize = 32;
+
+/// What happens when the receiver cannot take a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TxMode {
+    /// The sender waits, as with link-level flow control: no frame is ever lost.
+    #[default]
+    Lossless,
+    /// The frame is lost and counted, as on a wire.
+    Wire,
+}
+
+/// What happens to a frame that is longer than a receive buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Oversize {
+    /// It is received with its true length and as many of its bytes as fit: the receiver tells
+    /// trailers and tags from frames of its geometry itself, and counts them.
+    #[default]
+    Cut,
+    /// It is dropped by the NIC and counted under `errors`.
+    Error,
+}
+
+/// What a software NIC is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct SwNicConfig {
+    /// Receive buffers, 1 to [`MAX_RX_BUFS`].
+    pub rx_bufs: usize,
+    /// Bytes of a receive buffer.
+    pub rx_buf_size: usize,
+    /// Receive descriptors, 1 to [`MAX_RX_RING`]: frames that wait to be polled.
+    pub rx_ring: usize,
+    /// Transmit buffers. The wire is done with a frame as soon as it was written, so this only
+    /// bounds what [`TxQueue::room`] offers.
+    pub tx_bufs: usize,
+    /// The longest frame that can be sent, in bytes.
+    pub tx_buf_size: usize,
+    /// Transmit descriptors; bounds what [`TxQueue::room`] offers.
+    pub tx_ring: usize,
+    /// What happens when the receiver cannot take a frame.
+    pub mode: TxMode,
+    /// What happens to a frame that is longer than a receive buffer.
+    pub oversize: Oversize,
+    /// The source address that the NIC writes into each frame (offload `tx_eth_src`).
+    pub tx_eth_src: Option<[u8; 6]>,
+}
+
+/// Why a software NIC could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NicError {
+    /// A number is 0 or above its limit.
+    OutOfRange {
+        /// The field of [`SwNicConfig`].
+        what: &'static str,
+        /// What was asked for.
+        given: usize,
+        /// The largest number allowed.
+        max: usize,
+    },
+    /// The memory for the packets could not be had.
+    Memory(MemoryError),
+}
+
+impl fmt::Display for NicError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfRange { what, given, max } => {
+                write!(f, "software NIC: {what} is {given}, allowed 1 to {max}")
+            }
+            Self::Memory(_) => f.write_str("software NIC: no packet memory"),
+        }
+    }
+}
+
+impl std::error::Error for NicError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::OutOfRange { .. } => None,
+            Self::Memory(error) => Some(error),
+        }
+    }
+}
+
+/// What the sending end counts. One thread writes, both read; each number stands for itself, so
+/// Relaxed will do, and whoever has joined the other thread reads final numbers.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shared {
+    sent: AtomicU64,
+    missed: AtomicU64,
+    errors: AtomicU64,
+    no_buffer: AtomicU64,
+}
+
+impl Shared {
+    /// Adds one to a counter that only the calling thread writes: no locked instruction is needed.
+    #[inline]
+    fn bump(counter: &AtomicU64) {
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn nic(&self) -> NicStats {
+        NicStats {
+            missed: self.missed.load(Ordering::Relaxed),
+            errors: self.errors.load(Ordering::Relaxed),
+            no_buffer: self.no_buffer.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What the sending end owns between splits.
+#[derive(Debug)]
+#[repr(align(128))]
+struct TxSide {
+    /// Free receive buffers, the warmest last.
+    free: Vec<FreeBuf>,
+    /// Received frames whose descriptors are not on the ring yet; the first `staged` count.
+    stage: [PacketDesc; GROUP],
+    staged: usize,
+    /// Where a frame goes that no receive buffer takes.
+    scratch: Vec<u8>,
+}
+
+/// What the receiving end owns between splits.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct RxSide {
+    /// Packets that the application has.
+    with_app: usize,
+    delivered: u64,
+    foreign: u64,
+}
+
+/// A NIC in software, with one transmit and one receive queue.
+#[derive(Debug)]
+pub struct SwNic {
+    config: SwNicConfig,
+    pool: Arc<PacketPool>,
+    received: Box<Ring<PacketDesc, MAX_RX_RING>>,
+    returned: Box<Ring<FreeBuf, MAX_RX_BUFS>>,
+    tx: TxSide,
+    rx: RxSide,
+    shared: Shared,
+}
+
+impl SwNic {
+    /// Makes the NIC: all memory it will ever use is allocated and touched here.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError`] when a number of the configuration is out of its range, or when the memory
+    /// cannot be had.
+    pub fn new(config: SwNicConfig) -> Result<Self, NicError> {
+        let bounded = [
+            ("rx_bufs", config.rx_bufs, MAX_RX_BUFS),
+            ("rx_buf_size", config.rx_buf_size, u32::MAX as usize),
+            ("rx_ring", config.rx_ring, MAX_RX_RING),
+            ("tx_bufs", config.tx_bufs, usize::MAX),
+            ("tx_buf_size", config.tx_buf_size, u32::MAX as usize),
+            ("tx_ring", config.tx_ring, usize::MAX),
+        ];
+        for (what, given, max) in bounded {
+            if given == 0 || given > max {
+                return Err(NicError::OutOfRange { what, given, max });
+            }
+        }
+        let (pool, free) =
+            PacketPool::new(config.rx_bufs, config.rx_buf_size).map_err(NicError::Memory)?;
+        let stage = [const { PacketDesc::EMPTY }; GROUP];
+        let scratch = vec![0; config.tx_buf_size];
+        Ok(Self {
+            config,
+            pool: Arc::new(pool),
+            received: Box::new(Ring::new()),
+            returned: Box::new(Ring::new()),
+            tx: TxSide { free, stage, staged: 0, scratch },
+            rx: RxSide::default(),
+            shared: Shared::default(),
+        })
+    }
+
+    /// The packet memory, for a stage that reads packets after they were placed.
+    #[must_use]
+    pub fn packets(&self) -> Arc<PacketPool> {
+        Arc::clone(&self.pool)
+    }
+
+    /// Lends the two ends, one to each of two threads or both to one. May be called again when
+    /// both ends are gone; frames that were not polled are still there.
+    pub fn split(&mut self) -> (SwTx<'_>, SwRx<'_>) {
+        let checked = "the capacities were checked when the NIC was made and never change";
+        let (received, input) = self.received.split(self.config.rx_ring).expect(checked);
+        let (back, returned) = self.returned.split(self.config.rx_bufs).expect(checked);
+        let Self { config, pool, tx, rx, shared, .. } = self;
+        let (pool, shared) = (&**pool, &*shared);
+        (
+            SwTx { config: *config, pool, shared, side: tx, received, returned, credit: 0 },
+            SwRx { pool, shared, side: rx, input, back },
+        )
+    }
+}
+
+/// The sending end of a [`SwNic`], and the wire to the receiving one.
+#[derive(Debug)]
+pub struct SwTx<'n> {
+    config: SwNicConfig,
+    pool: &'n PacketPool,
+    shared: &'n Shared,
+    side: &'n mut TxSide,
+    received: Sender<'n, PacketDesc, MAX_RX_RING>,
+    returned: Receiver<'n, FreeBuf, MAX_RX_BUFS>,
+    /// Receive descriptors known to be free, besides those of staged frames.
+    credit: usize,
+}
+
+impl SwTx<'_> {
+    /// What the receiving side of the NIC counted.
+    #[must_use]
+    pub fn nic_stats(&self) -> NicStats {
+        self.shared.nic()
+    }
+
+    /// How many receive buffers the wire has: neither on a ring nor with the application.
+    #[must_use]
+    pub fn free_buffers(&self) -> usize {
+        self.side.free.len()
+    }
+
+    /// Puts the staged descriptors on the ring.
+    fn publish(&mut self) {
+        let TxSide { stage, staged, .. } = &mut *self.side;
+        let pushed = self.received.push_batch(&mut stage[..*staged]);
+        // There is a free descriptor for each staged frame: that is what `credit` counts.
+        debug_assert_eq!(pushed, *staged);
+        *staged = 0;
+    }
+
+    /// Takes back the buffers that the application has released since.
+    fn collect(&mut self) {
+        let mut group = [const { FreeBuf::NONE }; GROUP];
+        loop {
+            let n = self.returned.pop_batch(&mut group);
+            // Never more than the pool has, which is the capacity of the vector.
+            self.side.free.extend(group[..n].iter_mut().map(std::mem::take));
+            if n < GROUP {
+                return;
+            }
+        }
+    }
+
+    /// Counts the free descriptors again.
+    fn refresh(&mut self) {
+        self.publish();
+        self.credit = self.received.free();
+    }
+
+    /// A frame that is sent but not received.
+    #[cold]
+    fn lose(&mut self, len: usize, fill: impl FnOnce(&mut [u8]), why: &AtomicU64) {
+        fill(&mut self.side.scratch[..len]);
+        Shared::bump(why);
+        Shared::bump(&self.shared.sent);
+    }
+
+    /// A frame that is longer than a receive buffer.
+    #[cold]
+    fn receive_cut(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
+        let TxSide { free, scratch, .. } = &mut *self.side;
+        fill(&mut scratch[..len]);
+        let kept = self.pool.frame_bytes();
+        if let Some(buf) = free.last_mut()
+            && let Some(bytes) = self.pool.bytes_mut(buf, kept)
+        {
+            bytes.copy_from_slice(&scratch[..kept]);
+        }
+    }
+
+    /// Has the frame written into the topmost free buffer, as the NIC would.
+    #[inline]
+    fn receive(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
+        if let Some(buf) = self.side.free.last_mut()
+            && let Some(bytes) = self.pool.bytes_mut(buf, len)
+        {
+            fill(bytes);
+        }
+    }
+
+    /// The NIC's own work on a received frame, then its descriptor is staged. Until here nothing
+    /// was moved, so a `fill` that panics loses no buffer.
+    #[inline]
+    fn complete(&mut self, len: usize) {
+        let Some(mut buf) = self.side.free.pop() else { return };
+        if let Some(mac) = &self.config.tx_eth_src
+            && len >= 12
+            && let Some(bytes) = self.pool.bytes_mut(&mut buf, 12.min(self.pool.frame_bytes()))
+            && let Some(place) = bytes.get_mut(6..12)
+        {
+            place.copy_from_slice(mac);
+        }
+        // No frame is longer than 32 bits can say: the buffer it comes from is not.
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        match self.pool.publish(buf, len, 0) {
+            Ok(packet) => {
+                self.side.stage[self.side.staged] = packet;
+                self.side.staged += 1;
+                self.credit -= 1;
+                Shared::bump(&self.shared.sent);
+            }
+            Err(buf) => debug_assert!(false, "a free buffer of another pool: {buf:?}"),
+        }
+        if self.side.staged == GROUP {
+            self.publish();
+        }
+    }
+}
+
+impl TxQueue for SwTx<'_> {
+    fn room(&mut self) -> usize {
+        let queue = self.config.tx_ring.min(self.config.tx_bufs);
+        if self.config.mode == TxMode::Wire {
+            return queue;
+        }
+        self.collect();
+        self.refresh();
+        queue.min(self.credit).min(self.side.free.len())
+    }
+
+    fn send(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
+        if len > self.config.tx_buf_size {
+            return Err(SendError::TooLong { len, room: self.config.tx_buf_size });
+        }
+        if self.credit == 0 {
+            self.refresh();
+        }
+        if self.side.free.is_empty() {
+            self.collect();
+        }
+        let (shared, too_long) = (self.shared, len > self.pool.frame_bytes());
+        if too_long && self.config.oversize == Oversize::Error {
+            self.lose(len, fill, &shared.errors);
+        } else if self.credit > 0 && !self.side.free.is_empty() {
+            if too_long {
+                self.receive_cut(len, fill);
+            } else {
+                self.receive(len, fill);
+            }
+            self.complete(len);
+        } else if self.config.mode == TxMode::Lossless {
+            return Err(SendError::Full);
+        } else {
+            // Without a buffer for it, a descriptor is none: the frame counts as missed either way.
+            if self.side.free.is_empty() {
+                Shared::bump(&shared.no_buffer);
+            }
+            self.lose(len, fill, &shared.missed);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        self.publish();
+        self.collect();
+    }
+
+    fn finish(&mut self) -> bool {
+        self.flush();
+        true
+    }
+
+    fn stats(&self) -> TxStats {
+        TxStats { sent: self.shared.sent.load(Ordering::Relaxed), ..TxStats::default() }
+    }
+}
+
+/// The receiving end of a [`SwNic`].
+#[derive(Debug)]
+pub struct SwRx<'n> {
+    pool: &'n PacketPool,
+    shared: &'n Shared,
+    side: &'n mut RxSide,
+    input: Receiver<'n, PacketDesc, MAX_RX_RING>,
+    back: Sender<'n, FreeBuf, MAX_RX_BUFS>,
+}
+
+impl SwRx<'_> {
+    /// Frames handed to the application since the NIC was made.
+    #[must_use]
+    pub const fn delivered(&self) -> u64 {
+        self.side.delivered
+    }
+
+    /// Frames on the receive ring that were not polled yet.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.input.len()
+    }
+
+    /// Packets of another pool or driver that were given to `release`, which left them in place.
+    /// 0 unless the program has a bug.
+    #[must_use]
+    pub const fn foreign(&self) -> u64 {
+        self.side.foreign
+    }
+
+    /// What the sending side counted.
+    #[must_use]
+    pub fn tx_sent(&self) -> u64 {
+        self.shared.sent.load(Ordering::Relaxed)
+    }
+}
+
+impl PacketMemory for SwRx<'_> {
+    #[inline]
+    fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
+        self.pool.bytes(packet)
+    }
+}
+
+impl RxQueue for SwRx<'_> {
+    #[inline]
+    fn rx_burst(&mut self, out: &mut [PacketDesc]) -> usize {
+        let n = self.input.pop_batch(out);
+        self.side.with_app += n;
+        self.side.delivered += n as u64;
+        n
+    }
+
+    /// As the trait has it. A packet of another pool or driver stays in its place and is counted
+    /// ([`SwRx::foreign`]).
+    fn release(&mut self, packets: &mut [PacketDesc]) {
+        for group in packets.chunks_mut(GROUP) {
+            let mut bufs = [const { FreeBuf::NONE }; GROUP];
+            let mut n = 0;
+            for packet in group.iter_mut().filter(|packet| !packet.is_none()) {
+                match self.pool.reclaim(packet.take()) {
+                    Ok(buf) => {
+                        bufs[n] = buf;
+                        n += 1;
+                    }
+                    Err(foreign) => {
+                        *packet = foreign;
+                        self.side.foreign += 1;
+                    }
+                }
+            }
+            let pushed = self.back.push_batch(&mut bufs[..n]);
+            // The ring has a place for every buffer of the pool.
+            debug_assert_eq!(pushed, n);
+            self.side.with_app -= pushed;
+        }
+    }
+
+    #[inline]
+    fn free_buffers(&self) -> usize {
+        self.pool.buffers() - self.side.with_app
+    }
+
+    fn stats(&self) -> NicStats {
+        self.shared.nic()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,453 @@
+use std::collections::{HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::testkit::{SMALL, length_of, read_frame, send, write_frame};
+
+fn none<const N: usize>() -> [PacketDesc; N] {
+    [const { PacketDesc::EMPTY }; N]
+}
+
+/// Every receive buffer is in exactly one place, and every frame under exactly one count.
+fn check_balance(tx: &SwTx<'_>, rx: &SwRx<'_>) {
+    let with_app = rx.side.with_app;
+    let places = [tx.side.free.len(), tx.side.staged, rx.waiting(), with_app, tx.returned.len()];
+    assert_eq!(places.iter().sum::<usize>(), tx.pool.buffers(), "{places:?}");
+    assert_eq!(rx.free_buffers(), tx.pool.buffers() - with_app);
+    let nic = tx.nic_stats();
+    let on_the_way = (tx.side.staged + rx.waiting()) as u64;
+    assert_eq!(tx.stats().sent, rx.delivered() + nic.missed + nic.errors + on_the_way);
+    assert_eq!(rx.stats(), nic);
+    assert_eq!(rx.foreign(), 0);
+}
+
+#[test]
+fn frames_arrive_as_they_were_sent_and_in_order() {
+    let mut nic = SwNic::new(SMALL).expect("small");
+    let (mut tx, mut rx) = nic.split();
+    let mut got = Vec::new();
+    let mut n = 0;
+    while got.len() < 100 {
+        while tx.room() > 0 {
+            send(&mut tx, n).expect("there is room");
+            n += 1;
+        }
+        tx.flush();
+        let mut burst = none::<3>();
+        let count = rx.rx_burst(&mut burst);
+        for packet in &burst[..count] {
+            assert_eq!(packet.len() as usize, length_of(got.len() as u64));
+            got.push(read_frame(rx.bytes(packet)));
+        }
+        rx.release(&mut burst);
+        assert!(burst.iter().all(PacketDesc::is_none));
+        check_balance(&tx, &rx);
+    }
+    assert!(got.iter().copied().eq(0..got.len() as u64));
+    assert!(tx.finish());
+}
+
+#[test]
+fn the_ring_holds_exactly_what_was_asked_for() {
+    for mode in [TxMode::Lossless, TxMode::Wire] {
+        let mut nic = SwNic::new(SwNicConfig { mode, ..SMALL }).expect("small");
+        let (mut tx, rx) = nic.split();
+        let accepted = (0..10).filter(|n| send(&mut tx, *n).is_ok()).count();
+        tx.flush();
+        assert_eq!(rx.waiting(), 5);
+        let lost = NicStats { missed: 5, errors: 0, no_buffer: 0 };
+        match mode {
+            TxMode::Lossless => assert_eq!((accepted, tx.nic_stats()), (5, NicStats::default())),
+            TxMode::Wire => assert_eq!((accepted, tx.nic_stats()), (10, lost)),
+        }
+        check_balance(&tx, &rx);
+    }
+}
+
+#[test]
+fn room_is_what_send_takes() {
+    let mut nic = SwNic::new(SwNicConfig { tx_ring: 3, ..SMALL }).expect("small");
+    let (mut tx, mut rx) = nic.split();
+    assert_eq!(tx.room(), 3, "a step offers no more than the transmit ring");
+    let mut kept = none::<12>();
+    let mut count = 0;
+    // 12 buffers: after two rings full only 2 are left, then none.
+    for (n, room) in [(5, 0), (5, 0), (2, 0)] {
+        for i in 0..n {
+            send(&mut tx, i).expect("room");
+        }
+        assert_eq!(tx.room(), room);
+        assert_eq!(send(&mut tx, 0), Err(SendError::Full));
+        count += rx.rx_burst(&mut kept[count..]);
+    }
+    assert_eq!((count, rx.free_buffers(), tx.room()), (12, 0, 0));
+    rx.release(&mut kept[..1]);
+    assert_eq!((rx.free_buffers(), tx.room()), (1, 1));
+    check_balance(&tx, &rx);
+}
+
+#[test]
+fn an_empty_pool_is_told_from_a_full_ring() {
+    let config = SwNicConfig { mode: TxMode::Wire, rx_bufs: 3, ..SMALL };
+    let mut nic = SwNic::new(config).expect("small");
+    let (mut tx, mut rx) = nic.split();
+    for n in 0..5 {
+        send(&mut tx, n).expect("a wire takes everything");
+    }
+    assert_eq!(tx.nic_stats(), NicStats { missed: 2, errors: 0, no_buffer: 2 });
+    tx.flush();
+    let mut kept = none::<5>();
+    assert_eq!(rx.rx_burst(&mut kept), 3);
+    send(&mut tx, 5).expect("a wire takes everything");
+    rx.release(&mut kept);
+    send(&mut tx, 6).expect("a wire takes everything");
+    tx.flush();
+    assert_eq!(rx.stats(), NicStats { missed: 3, errors: 0, no_buffer: 3 });
+    assert_eq!(rx.rx_burst(&mut kept), 1);
+    assert_eq!(read_frame(rx.bytes(&kept[0])), 6);
+    check_balance(&tx, &rx);
+}
+
+#[test]
+fn long_frames_are_cut_or_errors() {
+    for oversize in [Oversize::Cut, Oversize::Error] {
+        let mut nic = SwNic::new(SwNicConfig { oversize, ..SMALL }).expect("small");
+        let (mut tx, mut rx) = nic.split();
+        tx.send(300, |frame| write_frame(1, frame)).expect("as long as a transmit buffer");
+        tx.send(256, |frame| write_frame(2, frame)).expect("as long as a receive buffer");
+        let error = tx.send(301, |_| panic!("must not be called")).expect_err("too long");
+        assert_eq!(error, SendError::TooLong { len: 301, room: 300 });
+        tx.flush();
+        let mut burst = none::<3>();
+        let count = rx.rx_burst(&mut burst);
+        check_balance(&tx, &rx);
+        let mut whole = vec![0; 300];
+        write_frame(1, &mut whole);
+        match oversize {
+            Oversize::Cut => {
+                assert_eq!((count, rx.stats().errors), (2, 0));
+                assert_eq!((burst[0].len(), rx.bytes(&burst[0])), (300, &whole[..256]));
+                assert_eq!(read_frame(rx.bytes(&burst[1])), 2);
+            }
+            Oversize::Error => {
+                assert_eq!((count, rx.stats().errors), (1, 1));
+                assert_eq!(read_frame(rx.bytes(&burst[0])), 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_source_address_is_written_where_there_is_one() {
+    let mac = [2, 4, 6, 8, 10, 12];
+    let mut nic = SwNic::new(SwNicConfig { tx_eth_src: Some(mac), ..SMALL }).expect("small");
+    let (mut tx, mut rx) = nic.split();
+    for len in [0, 11, 12, 64, 300] {
+        tx.send(len, |frame| frame.fill(0xee)).expect("room");
+    }
+    tx.flush();
+    let mut burst = none::<5>();
+    assert_eq!(rx.rx_burst(&mut burst), 5);
+    assert!(rx.bytes(&burst[0]).is_empty());
+    assert_eq!(rx.bytes(&burst[1]), [0xee; 11], "too short to have one");
+    for packet in &burst[2..] {
+        let (head, rest) = rx.bytes(packet).split_at(12);
+        assert_eq!((&head[..6], &head[6..]), (&[0xee; 6][..], &mac[..]));
+        assert!(rest.iter().all(|b| *b == 0xee));
+    }
+}
+
+#[test]
+fn a_second_split_finds_the_frames_of_the_first() {
+    let mut nic = SwNic::new(SMALL).expect("small");
+    {
+        let (mut tx, mut rx) = nic.split();
+        for n in 0..4 {
+            send(&mut tx, n).expect("room");
+        }
+        tx.flush();
+        let mut burst = none::<1>();
+        assert_eq!(rx.rx_burst(&mut burst), 1);
+        rx.release(&mut burst);
+        send(&mut tx, 4).expect("room");
+        // Not flushed: the descriptor waits in the stage.
+    }
+    let (mut tx, mut rx) = nic.split();
+    check_balance(&tx, &rx);
+    tx.flush();
+    let mut burst = none::<8>();
+    assert_eq!(rx.rx_burst(&mut burst), 4);
+    let got: Vec<u64> = burst[..4].iter().map(|p| read_frame(rx.bytes(p))).collect();
+    assert_eq!(got, [1, 2, 3, 4]);
+    check_balance(&tx, &rx);
+}
+
+#[test]
+fn a_fill_that_panics_loses_no_buffer() {
+    let mut nic = SwNic::new(SMALL).expect("small");
+    let (mut tx, rx) = nic.split();
+    for len in [100, 300] {
+        let result = catch_unwind(AssertUnwindSafe(|| tx.send(len, |_| panic!("on purpose"))));
+        assert!(result.is_err());
+        check_balance(&tx, &rx);
+    }
+    assert_eq!(tx.stats().sent, 0);
+}
+
+#[test]
+fn a_foreign_packet_is_left_where_it_is() {
+    let (mut nic, mut other) =
+        (SwNic::new(SMALL).expect("small"), SwNic::new(SMALL).expect("small"));
+    let ((mut tx, mut rx), (mut other_tx, mut other_rx)) = (nic.split(), other.split());
+    send(&mut tx, 1).expect("room");
+    tx.flush();
+    send(&mut other_tx, 2).expect("room");
+    other_tx.flush();
+    let mut burst = none::<3>();
+    assert_eq!(rx.rx_burst(&mut burst[..1]), 1);
+    assert_eq!(other_rx.rx_burst(&mut burst[2..]), 1);
+    assert!(rx.bytes(&burst[2]).is_empty());
+    rx.release(&mut burst);
+    assert_eq!((burst[0].is_none(), burst[2].is_none(), rx.foreign()), (true, false, 1));
+    other_rx.release(&mut burst);
+    assert!(burst[2].is_none());
+    check_balance(&other_tx, &other_rx);
+}
+
+#[test]
+fn a_receiver_that_keeps_up_touches_few_buffers() {
+    let config = SwNicConfig { rx_bufs: 1000, rx_ring: 64, ..SMALL };
+    let mut nic = SwNic::new(config).expect("small");
+    let (mut tx, mut rx) = nic.split();
+    let mut seen = HashSet::new();
+    let mut burst = none::<32>();
+    for step in 0..1000 {
+        for n in 0..16 {
+            send(&mut tx, step * 16 + n).expect("room");
+        }
+        tx.flush();
+        let count = rx.rx_burst(&mut burst);
+        seen.extend(burst[..count].iter().map(PacketDesc::handle));
+        rx.release(&mut burst);
+    }
+    assert!(seen.len() <= 32, "{} buffers of 1000 for bursts of 16", seen.len());
+}
+
+#[test]
+fn numbers_that_cannot_be_are_errors_by_name() {
+    let cases = [
+        ("rx_bufs", SwNicConfig { rx_bufs: MAX_RX_BUFS + 1, ..SMALL }),
+        ("rx_ring", SwNicConfig { rx_ring: MAX_RX_RING + 1, ..SMALL }),
+        ("rx_ring", SwNicConfig { rx_ring: 0, ..SMALL }),
+        ("rx_buf_size", SwNicConfig { rx_buf_size: 0, ..SMALL }),
+        ("tx_bufs", SwNicConfig { tx_bufs: 0, ..SMALL }),
+        ("tx_buf_size", SwNicConfig { tx_buf_size: 0, ..SMALL }),
+        ("tx_ring", SwNicConfig { tx_ring: 0, ..SMALL }),
+    ];
+    for (name, config) in cases {
+        let error = SwNic::new(config).map(|_| ()).expect_err(name);
+        assert!(matches!(error, NicError::OutOfRange { what, .. } if what == name), "{error}");
+    }
+    let largest = SwNicConfig { rx_bufs: MAX_RX_BUFS, rx_ring: MAX_RX_RING, ..SMALL };
+    SwNic::new(largest).expect("the limits themselves");
+}
+
+/// What a test does to a NIC in one step.
+#[derive(Clone, Debug)]
+enum Op {
+    Send(u8),
+    Flush,
+    Room,
+    Poll(usize),
+    /// Gives back this many of the packets held, from the front or from the back.
+    Release(usize, bool),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        (1..8_u8).prop_map(Op::Send),
+        Just(Op::Flush),
+        Just(Op::Room),
+        (1..8_usize).prop_map(Op::Poll),
+        (1..8_usize, any::<bool>()).prop_map(|(n, back)| Op::Release(n, back)),
+    ]
+}
+
+/// The application of a test: what it holds, and what it saw.
+#[derive(Default)]
+struct App {
+    held: VecDeque<(PacketDesc, u64)>,
+    got: Vec<u64>,
+}
+
+impl App {
+    fn poll(&mut self, rx: &mut SwRx<'_>, at_most: usize) {
+        let mut burst = none::<8>();
+        let count = rx.rx_burst(&mut burst[..at_most]);
+        for packet in burst.iter_mut().take(count) {
+            let n = read_frame(rx.bytes(packet));
+            self.got.push(n);
+            self.held.push_back((packet.take(), n));
+        }
+    }
+
+    fn release(&mut self, rx: &mut SwRx<'_>, count: usize, back: bool) {
+        let mut burst = none::<8>();
+        for place in burst.iter_mut().take(count) {
+            let next = if back { self.held.pop_back() } else { self.held.pop_front() };
+            let Some((packet, n)) = next else { break };
+            // Whatever arrived since, it did not go into a buffer that is held.
+            assert_eq!(read_frame(rx.bytes(&packet)), n);
+            *place = packet;
+        }
+        rx.release(&mut burst);
+    }
+}
+
+/// The receiving side of a wire, as simple as can be.
+#[derive(Default)]
+struct Model {
+    /// Frames on the ring, staged ones included.
+    ring: VecDeque<u64>,
+    nic: NicStats,
+    sent: u64,
+}
+
+impl Model {
+    /// Whether the sender got rid of the frame.
+    fn send(&mut self, n: u64, with_app: usize, config: &SwNicConfig) -> bool {
+        let no_buffer = self.ring.len() + with_app == config.rx_bufs;
+        if self.ring.len() < config.rx_ring && !no_buffer {
+            self.ring.push_back(n);
+        } else if config.mode == TxMode::Lossless {
+            return false;
+        } else {
+            self.nic.missed += 1;
+            self.nic.no_buffer += u64::from(no_buffer);
+        }
+        self.sent += 1;
+        true
+    }
+}
+
+/// Any interleaving of both sides, against the model, with all balances after every step.
+fn interleave(mode: TxMode, rx_bufs: usize, rx_ring: usize, ops: &[Op]) {
+    let config = SwNicConfig { mode, rx_bufs, rx_ring, ..SMALL };
+    let mut nic = SwNic::new(config).expect("small");
+    let (mut tx, mut rx) = nic.split();
+    let (mut app, mut model, mut next) = (App::default(), Model::default(), 0);
+    for op in ops {
+        match *op {
+            Op::Send(count) => {
+                for _ in 0..count {
+                    let taken = send(&mut tx, next).is_ok();
+                    assert_eq!(taken, model.send(next, app.held.len(), &config));
+                    next += u64::from(taken);
+                }
+            }
+            Op::Flush => tx.flush(),
+            Op::Room if mode == TxMode::Lossless => {
+                let free = rx_bufs - model.ring.len() - app.held.len();
+                assert_eq!(tx.room(), free.min(rx_ring - model.ring.len()));
+            }
+            Op::Room => assert_eq!(tx.room(), 64),
+            Op::Poll(count) => {
+                let before = app.got.len();
+                app.poll(&mut rx, count);
+                for n in &app.got[before..] {
+                    assert_eq!(model.ring.pop_front(), Some(*n));
+                }
+            }
+            Op::Release(count, back) => app.release(&mut rx, count, back),
+        }
+        check_balance(&tx, &rx);
+        assert_eq!((tx.stats().sent, tx.nic_stats()), (model.sent, model.nic));
+    }
+    tx.flush();
+    assert_eq!(rx.waiting(), model.ring.len());
+    if mode == TxMode::Lossless {
+        assert_eq!(app.got.len() + rx.waiting(), usize::try_from(next).expect("few"));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+    #[test]
+    fn any_interleaving_counts_every_frame_once(
+        wire in any::<bool>(),
+        rx_bufs in 1..20_usize,
+        rx_ring in 1..20_usize,
+        ops in proptest::collection::vec(op(), 1..200),
+    ) {
+        let mode = if wire { TxMode::Wire } else { TxMode::Lossless };
+        interleave(mode, rx_bufs, rx_ring, &ops);
+    }
+}
+
+/// Sends frames `0..frames` from one thread and checks them on another.
+fn two_threads(config: SwNicConfig, frames: u64) -> (u64, NicStats) {
+    let mut nic = SwNic::new(config).expect("small");
+    let (mut tx, mut rx) = nic.split();
+    let (done_tx, done) = std::sync::mpsc::channel::<()>();
+    let sender = move || {
+        let mut n = 0;
+        while n < frames {
+            let room = tx.room() as u64;
+            for _ in 0..room.min(frames - n) {
+                send(&mut tx, n).expect("there is room");
+                n += 1;
+            }
+            tx.flush();
+            if room == 0 {
+                thread::yield_now();
+            }
+        }
+        assert!(tx.finish());
+        drop(done_tx);
+        tx.nic_stats()
+    };
+    let receiver = move || {
+        let mut last = None;
+        let mut burst = none::<16>();
+        loop {
+            let over = done.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected);
+            let count = rx.rx_burst(&mut burst);
+            for packet in &burst[..count] {
+                let n = read_frame(rx.bytes(packet));
+                assert!(last < Some(n), "{n} after {last:?}");
+                last = Some(n);
+            }
+            rx.release(&mut burst);
+            if count == 0 {
+                if over {
+                    return rx.delivered();
+                }
+                thread::yield_now();
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let sender = scope.spawn(sender);
+        let receiver = scope.spawn(receiver);
+        let stats = sender.join().expect("the sender ends");
+        (receiver.join().expect("the receiver ends"), stats)
+    })
+}
+
+#[test]
+fn two_threads_lossless() {
+    let frames = if cfg!(miri) { 100 } else { 100_000 };
+    assert_eq!(two_threads(SMALL, frames), (frames, NicStats::default()));
+}
+
+#[test]
+fn two_threads_on_a_wire() {
+    let frames = if cfg!(miri) { 100 } else { 100_000 };
+    let (delivered, nic) = two_threads(SwNicConfig { mode: TxMode::Wire, ..SMALL }, frames);
+    assert_eq!(delivered + nic.missed, frames);
+    assert!(nic.no_buffer <= nic.missed);
+}
