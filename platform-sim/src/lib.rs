@@ -1,5 +1,6 @@
 //! Software NIC and CPU stages.
 
+pub mod infer;
 pub mod nic;
 pub mod pool;
 pub mod prng;
