@@ -498,3 +498,6 @@ impl core::error::Error for CapacityError {}
 
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
