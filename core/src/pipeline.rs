@@ -34,6 +34,16 @@ pub enum Next {
     Done,
 }
 
+/// What the index of a batch rests on: whether it is the index of the data set depends on where the
+/// receiver joined, and on whether the stream broke since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Anchor {
+    /// Wire number of the first packet.
+    pub join: u32,
+    /// Discontinuities up to this batch.
+    pub discontinuities: u64,
+}
+
 /// One batch on its way to the inference.
 #[derive(Debug)]
 pub struct Job {
@@ -49,6 +59,8 @@ pub struct Job {
     pub event: Event,
     /// When the last packet of the batch arrived.
     pub last_packet: Nanos,
+    /// What the indices rest on.
+    pub anchor: Anchor,
 }
 
 /// What producer and consumer share: the two rings between them and the signals.

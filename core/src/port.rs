@@ -5,6 +5,7 @@ use core::fmt;
 
 use crate::burst::{Burst, Filling, InFlight, PacketDesc};
 use crate::counters::{NicStats, TxStats};
+use crate::pipeline::Anchor;
 use crate::time::Nanos;
 use crate::window::{ImageMask, SlotMap};
 
@@ -239,6 +240,8 @@ pub struct Delivery {
     pub last_packet: Nanos,
     /// Whether this is the last submission of its batch.
     pub last_of_batch: bool,
+    /// What the indices rest on.
+    pub anchor: Anchor,
 }
 
 /// What becomes of the features.

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use crate::burst::{Burst, InFlight, Retained};
-use crate::pipeline::{ConsumerEnd, Job, Next};
+use crate::pipeline::{Anchor, ConsumerEnd, Job, Next};
 use crate::port::{Delivery, Event, Infer, Outputs, Sink, SinkFault, StageError, Ticket};
 use crate::time::Nanos;
 use crate::window::ImageMask;
@@ -74,6 +74,7 @@ struct JobInfo {
     whole: ImageMask,
     event: Event,
     last_packet: Nanos,
+    anchor: Anchor,
 }
 
 /// A submission whose result has not come.
@@ -338,6 +339,7 @@ impl From<Job> for Current {
             whole: job.whole,
             event: job.event,
             last_packet: job.last_packet,
+            anchor: job.anchor,
         };
         Self { burst: job.burst.submit(), job: info, next: 0 }
     }
@@ -352,6 +354,7 @@ impl JobInfo {
             whole: self.whole.window(first, images),
             last_packet: self.last_packet,
             last_of_batch,
+            anchor: self.anchor,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::burst::{Burst, BurstPool, Filling, PacketDesc};
 use crate::counters::{ImageCounters, PacketCounters, RangeList};
 use crate::limits::{MAX_POLL, MAX_WINDOWS};
 use crate::pipeline::backlog::Backlog;
-use crate::pipeline::{Job, Next, ProducerEnd};
+use crate::pipeline::{Anchor, Job, Next, ProducerEnd};
 use crate::port::{Event, Reorder, RxQueue};
 use crate::reassembly::{Action, DropCause, Gap, Reassembly};
 use crate::time::Nanos;
@@ -553,6 +553,9 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
 
     fn job(&self, buffer: Burst<Filling>, closed: &Closed, event: Event, window: u8) -> Job {
         let images = u64::from(self.config.geometry.images_per_batch());
+        // A batch that a discontinuity closed lies before it.
+        let before = u64::from(closed.cause == CloseCause::Discontinuity);
+        let seen = self.reassembly.counters().discontinuities;
         Job {
             burst: buffer.seal(),
             batch: closed.batch,
@@ -560,6 +563,10 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
             whole: closed.whole,
             event,
             last_packet: self.newest.get(usize::from(window)).copied().unwrap_or_default(),
+            anchor: Anchor {
+                join: self.reassembly.join().unwrap_or_default(),
+                discontinuities: seen - before,
+            },
         }
     }
 
