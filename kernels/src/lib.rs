@@ -5,7 +5,8 @@
 //! A kernel converts *one* payload into *one* slot; which slot that is was decided elsewhere (the
 //! window of `tensorwire-core`), so the reorder is the address that the caller passes, and the
 //! bytes of a batch do not depend on the order in which its packets came. A kernel knows shapes,
-//! not packets: no header, no sequence number, no port. It never allocates, blocks or panics.
+//! not packets: no header, no sequence number, no port. It never allocates or blocks, and panics
+//! only with debug assertions, if lengths do not fit.
 //!
 //! Shape: payload `[n]`, one byte per element; slot `[n]` of the output type, tightly packed,
 //! little-endian. With the documented geometry n = 1176, a slot of fp16 is 2352 bytes = 147 × 16,
@@ -34,9 +35,10 @@
 //! # Order of memory
 //!
 //! Non-temporal stores are outside the order that x86 otherwise keeps, also outside release and
-//! acquire. [`Kernel::convert`] therefore ends with a store fence, and is safe by itself. A caller
-//! that publishes many slots at once takes [`Kernel::defer_fence`] and pays for one fence
-//! ([`Kernel::fence`]) per batch; this halves the time of a batch.
+//! acquire. [`Kernel::convert`] therefore ends with a store fence, and is safe by itself. Who writes
+//! many slots before a batch is handed on can do with one fence, which takes a third or more off
+//! the batch: [`Kernel::reorder`] does so where the batch can be borrowed as a whole, and
+//! [`Kernel::defer_fence`] is the promise to call [`Kernel::fence`] where it cannot.
 
 mod cpu;
 
