@@ -35,9 +35,9 @@
 //! # Order of memory
 //!
 //! Non-temporal stores are outside the order that x86 otherwise keeps, also outside release and
-//! acquire. [`Kernel::convert`] therefore ends with a store fence, and is safe by itself. Who writes
-//! many slots before a batch is handed on can do with one fence, which takes a third or more off
-//! the batch: [`Kernel::reorder`] does so where the batch can be borrowed as a whole, and
+//! acquire. [`Kernel::convert`] therefore ends with a store fence, and is safe by itself. Who
+//! writes many slots before a batch is handed on can do with one fence, which takes a third or more
+//! off the batch: [`Kernel::reorder`] does so where the batch can be borrowed as a whole, and
 //! [`Kernel::defer_fence`] is the promise to call [`Kernel::fence`] where it cannot.
 
 mod cpu;
@@ -86,7 +86,7 @@ pub enum Isa {
     Avx2,
     /// x86-64 with AVX-512 F, besides AVX2 and F16C.
     Avx512,
-    /// aarch64 Advanced SIMD; with the half precision arithmetic (`FEAT_FP16`) where the CPU has it.
+    /// aarch64 Advanced SIMD; with its half precision arithmetic (`FEAT_FP16`) where there is any.
     Neon,
 }
 
@@ -190,7 +190,8 @@ impl Kernel {
         Self { stores, ..self }
     }
 
-    /// The same kernel without the store fence at the end of [`Kernel::convert`]: the caller orders the stores of many calls with one [`Kernel::fence`].
+    /// The same kernel without the store fence at the end of [`Kernel::convert`]: the caller orders
+    /// the stores of many calls with one [`Kernel::fence`].
     ///
     /// # Safety
     ///
@@ -244,8 +245,8 @@ impl Kernel {
     }
 
     /// Orders the stores that this thread made through the kernel before all that follows. Needed
-    /// once per batch, before it is handed on, by who called [`Kernel::defer_fence`]; otherwise, and
-    /// with ordinary stores, there is nothing left to order.
+    /// once per batch, before it is handed on, by who called [`Kernel::defer_fence`]; otherwise,
+    /// and with ordinary stores, there is nothing left to order.
     #[inline]
     pub fn fence(&self) {
         if self.stores == Stores::NonTemporal {

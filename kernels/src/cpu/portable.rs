@@ -14,7 +14,7 @@ pub(super) fn convert(how: Conversion, payload: &[u8], out: &mut [u8]) {
         Conversion::Int8ToFp16 => map(payload, out, |x| FP16[usize::from(x)].to_le_bytes()),
         Conversion::Int8ToFp32 => map(payload, out, |x| f32::from(x.cast_signed()).to_le_bytes()),
         Conversion::Int8ToBf16 => map(payload, out, |x| {
-            // bf16 is the upper half of f32. The lower half is zero: 8 bits are enough for any int8.
+            // bf16 is the upper half of f32, and the lower is zero: 8 bits hold any int8.
             let [_, _, low, high] = f32::from(x.cast_signed()).to_le_bytes();
             [low, high]
         }),

@@ -4,9 +4,9 @@
 //! what does not fill one to AVX2, which leaves what does not fill a lane to the portable code. The
 //! loads are unaligned: payloads begin wherever the header ends.
 //!
-//! A slot is written past the caches as a whole or not at all: a line that gets stores of both kinds
-//! costs more than ordinary ones. So the ends of a slot are non-temporal, too, down to *words* of 8
-//! bytes, and a slot that does not begin and end at a multiple of 8 gets ordinary stores.
+//! A slot is written past the caches as a whole or not at all: a line that gets stores of both
+//! kinds costs more than ordinary ones. So the ends of a slot are non-temporal, too, down to
+//! *words* of 8 bytes, and a slot that does not begin and end at a multiple of 8 gets ordinary stores.
 #![allow(unsafe_code)] // vector loads and stores, and calls of code that needs a CPU feature
 
 use core::arch::asm;
