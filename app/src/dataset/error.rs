@@ -1,0 +1,97 @@
+//! What can go wrong with a data set, and whose fault it is.
+
+use std::fmt;
+
+use super::cifar10::CifarError;
+use super::file::FileError;
+use super::images::FolderError;
+use super::labels::LabelsError;
+
+/// Whose fault an error is; it decides the exit code of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// What was asked for cannot be asked for (exit code 2).
+    Usage,
+    /// The geometry is invalid, or the file is of another one (exit code 3).
+    Config,
+    /// A file cannot be read, parsed or written (exit code 7).
+    File,
+}
+
+/// Any error of this module.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DatasetError {
+    /// A file cannot be opened, read or written.
+    File(FileError),
+    /// CIFAR-10 data cannot be used.
+    Cifar(CifarError),
+    /// A folder of images, or an image in it, cannot be used.
+    Folder(FolderError),
+    /// Labels or class names cannot be used.
+    Labels(LabelsError),
+    /// An image that the source does not have.
+    OutOfRange {
+        /// The image, from 0.
+        index: u64,
+        /// How many images there are.
+        images: u64,
+    },
+}
+
+impl DatasetError {
+    /// Whose fault it is.
+    #[must_use]
+    pub const fn class(&self) -> ErrorClass {
+        match self {
+            Self::File(_) | Self::Cifar(_) | Self::Folder(_) | Self::Labels(_) => ErrorClass::File,
+            Self::OutOfRange { .. } => ErrorClass::Usage,
+        }
+    }
+}
+
+impl fmt::Display for DatasetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(error) => error.fmt(f),
+            Self::Cifar(error) => error.fmt(f),
+            Self::Folder(error) => error.fmt(f),
+            Self::Labels(error) => error.fmt(f),
+            Self::OutOfRange { index, images } => {
+                write!(f, "there is no image {index} of {images}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DatasetError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The wrapped errors print themselves above: their sources come next.
+        match self {
+            Self::File(error) => error.source(),
+            Self::Cifar(error) => error.source(),
+            Self::Folder(error) => error.source(),
+            Self::Labels(error) => error.source(),
+            Self::OutOfRange { .. } => None,
+        }
+    }
+}
+
+macro_rules! from {
+    ($($error:ident => $variant:ident),* $(,)?) => {
+        $(
+            impl From<$error> for DatasetError {
+                fn from(error: $error) -> Self {
+                    Self::$variant(error)
+                }
+            }
+        )*
+    };
+}
+
+from! {
+    FileError => File,
+    CifarError => Cifar,
+    FolderError => Folder,
+    LabelsError => Labels,
+}
