@@ -32,6 +32,7 @@ fn nic(rx_ring: usize) -> SwNic {
         mode: TxMode::Lossless,
         oversize: Oversize::Cut,
         tx_eth_src: None,
+        flows: None,
     })
     .expect("the documented sizes")
 }

@@ -4,6 +4,7 @@ pub mod infer;
 pub mod nic;
 pub mod pool;
 pub mod prng;
+pub mod reorder;
 pub mod wire;
 
 #[cfg(test)]

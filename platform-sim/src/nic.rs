@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::counters::{NicStats, TxStats};
+use tensorwire_core::flow::FlowTable;
+use tensorwire_core::header::{self, Verify};
 use tensorwire_core::port::{PacketMemory, RxQueue, SendError, TxQueue};
 use tensorwire_core::ring::{Receiver, Ring, Sender};
 
@@ -57,7 +59,7 @@ pub enum Oversize {
 }
 
 /// What a software NIC is made of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SwNicConfig {
     /// Receive buffers, 1 to [`MAX_RX_BUFS`].
     pub rx_bufs: usize,
@@ -78,6 +80,9 @@ pub struct SwNicConfig {
     pub oversize: Oversize,
     /// The source address that the NIC writes into each frame (offload `tx_eth_src`).
     pub tx_eth_src: Option<[u8; 6]>,
+    /// The flows that the NIC steers by. A frame of one of them is tagged with it; any other frame
+    /// is received untagged, so that software sees and counts it. `None`: no frame is tagged.
+    pub flows: Option<FlowTable>,
 }
 
 /// Why a software NIC could not be made.
@@ -230,7 +235,7 @@ impl SwNic {
         let Self { config, pool, tx, rx, shared, .. } = self;
         let (pool, shared) = (&**pool, &*shared);
         (
-            SwTx { config: *config, pool, shared, side: tx, received, returned, credit: 0 },
+            SwTx { config, pool, shared, side: tx, received, returned, credit: 0 },
             SwRx { pool, shared, side: rx, input, back },
         )
     }
@@ -239,7 +244,7 @@ impl SwNic {
 /// The sending end of a [`SwNic`], and the wire to the receiving one.
 #[derive(Debug)]
 pub struct SwTx<'n> {
-    config: SwNicConfig,
+    config: &'n SwNicConfig,
     pool: &'n PacketPool,
     shared: &'n Shared,
     side: &'n mut TxSide,
@@ -321,21 +326,33 @@ impl SwTx<'_> {
         }
     }
 
-    /// The NIC's own work on a received frame, then its descriptor is staged. Until here nothing
-    /// was moved, so a `fill` that panics loses no buffer.
+    /// The NIC's own work on a frame: it writes the source address and steers. Returns the tag.
     #[inline]
-    fn complete(&mut self, len: usize) {
-        let Some(mut buf) = self.side.free.pop() else { return };
+    fn offload(&self, bytes: &mut [u8], len: usize) -> u32 {
         if let Some(mac) = &self.config.tx_eth_src
-            && len >= 12
-            && let Some(bytes) = self.pool.bytes_mut(&mut buf, 12.min(self.pool.frame_bytes()))
             && let Some(place) = bytes.get_mut(6..12)
         {
             place.copy_from_slice(mac);
         }
+        let Some(flows) = &self.config.flows else { return 0 };
+        let header = header::classify(bytes, len, Verify::None);
+        let flow = header.ok().and_then(|header| flows.matches(&header));
+        flow.and_then(|id| id.checked_add(1)).unwrap_or(0)
+    }
+
+    /// A frame was written into the topmost free buffer: its descriptor is staged. Until here
+    /// nothing was moved, so a `fill` that panics loses no buffer.
+    #[inline]
+    fn complete(&mut self, len: usize) {
+        let Some(mut buf) = self.side.free.pop() else { return };
+        let kept = len.min(self.pool.frame_bytes());
+        let flow = match self.pool.bytes_mut(&mut buf, kept) {
+            Some(bytes) => self.offload(bytes, len),
+            None => 0,
+        };
         // No frame is longer than 32 bits can say: the buffer it comes from is not.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        match self.pool.publish(buf, len, 0) {
+        match self.pool.publish(buf, len, flow) {
             Ok(packet) => {
                 self.side.stage[self.side.staged] = packet;
                 self.side.staged += 1;

@@ -10,17 +10,23 @@
 //!
 //! A token of another pool is refused: it names its pool, and no two pools of a process have the
 //! same name.
+//!
+//! Slots of a batch are written past the caches (non-temporal stores), which hardware keeps in no
+//! order until a fence. One fence per slot would double the time of a batch, so
+//! [`BatchMemory::convert`] leaves it out and marks the buffer instead; until [`BatchMemory::fence`]
+//! has been called on the same thread, nobody can read the buffer or write to it in another way.
 #![allow(unsafe_code)] // slices into one allocation, kept apart by tokens; see the SAFETY comments
 
 use std::alloc::{self, Layout};
 use std::fmt;
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tensorwire_core::burst::{Burst, BurstPool, Filling, InFlight, PacketDesc, PoolId};
 use tensorwire_core::burst::{Ready, Retained, State};
 use tensorwire_core::port::PacketMemory;
+use tensorwire_kernels::Kernel;
 
 /// Buffers start on a cache line of their own: a neighbour that is written does not disturb them.
 const LINE: usize = 64;
@@ -74,6 +80,8 @@ struct Region {
     size: usize,
     /// Distance of two buffers: `size`, rounded up to a cache line.
     stride: usize,
+    /// Stores of another thread may still arrive: the memory must not be used for anything else.
+    leak: bool,
 }
 
 // SAFETY: a region is plain memory that belongs to whoever has the region; nothing in it or about
@@ -99,7 +107,7 @@ impl Region {
         // SAFETY: the layout is not of size 0: both factors are at least 1.
         let base = unsafe { alloc::alloc(layout) };
         let base = NonNull::new(base).ok_or(MemoryError::Exhausted { bytes: total })?;
-        let region = Self { base, layout, buffers, size, stride };
+        let region = Self { base, layout, buffers, size, stride, leak: false };
         region.ask_for_huge_pages();
         // SAFETY: `base` is valid for writes of `total` bytes, and nobody else has it yet.
         unsafe { base.write_bytes(0, total) };
@@ -159,6 +167,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if self.leak {
+            return;
+        }
         // SAFETY: `base` was allocated with this layout; slices of it borrow the region, so none
         // is left.
         unsafe { alloc::dealloc(self.base.as_ptr(), self.layout) };
@@ -333,23 +344,51 @@ impl Readable for Ready {}
 impl Readable for InFlight {}
 impl Readable for Retained {}
 
-/// The batch buffers of a pool, in host memory.
+/// A number for the calling thread, never 0 and never that of another thread, dead or alive.
+fn this_thread() -> u64 {
+    /// Relaxed: only the number must be unique, nothing is published with it. 2^64 threads are
+    /// not made in the life of a process.
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static THIS: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    THIS.with(|this| *this)
+}
+
+/// The mark of a buffer whose stores are in order.
+const IN_ORDER: u64 = 0;
+
+/// The batch buffers of a pool, in host memory, and the kernel that fills them.
 #[derive(Debug)]
 pub struct BatchMemory {
     region: Region,
     pool: PoolId,
+    kernel: Kernel,
+    /// The same, leaving out the fence after each call. See `marks` for why nobody meets such a slot.
+    unfenced: Kernel,
+    /// For each buffer the thread whose stores to it may not be in order, or [`IN_ORDER`].
+    ///
+    /// Relaxed is enough: a mark is set before the token can go anywhere, and whoever has the token
+    /// after that was given it by means that order the two.
+    marks: Box<[AtomicU64]>,
 }
 
 impl BatchMemory {
     /// Allocates a buffer of `batch_bytes` bytes, all zero, starting on a multiple of 64 bytes, for
-    /// each token of `pool`.
+    /// each token of `pool`, to be filled by `kernel`.
     ///
     /// # Errors
     ///
     /// [`MemoryError`] when `batch_bytes` is 0 or there is not that much memory.
-    pub fn new(pool: &BurstPool, batch_bytes: usize) -> Result<Self, MemoryError> {
-        let region = Region::new(usize::from(pool.buffers()), batch_bytes)?;
-        Ok(Self { region, pool: pool.id() })
+    pub fn new(pool: &BurstPool, batch_bytes: usize, kernel: Kernel) -> Result<Self, MemoryError> {
+        let buffers = usize::from(pool.buffers());
+        let region = Region::new(buffers, batch_bytes)?;
+        // SAFETY: this kernel is used in `convert` only, on a buffer that was marked with the thread
+        // that calls it. All other access, from whatever thread, is refused while the mark is there,
+        // `Drop` included, and the mark goes only after that thread has called `fence`.
+        let unfenced = unsafe { kernel.defer_fence() };
+        let marks = (0..buffers).map(|_| AtomicU64::new(IN_ORDER)).collect();
+        Ok(Self { region, pool: pool.id(), kernel, unfenced, marks })
     }
 
     /// Bytes of a batch buffer.
@@ -365,8 +404,24 @@ impl BatchMemory {
         self.pool
     }
 
+    /// The mark of a buffer; `None` for a token of another pool.
+    #[inline]
+    fn mark<S: State>(&self, batch: &Burst<S>) -> Option<&AtomicU64> {
+        if batch.pool() == self.pool { self.marks.get(usize::from(batch.index())) } else { None }
+    }
+
+    /// The same for a buffer whose stores are in order.
+    #[inline]
+    fn in_order<S: State>(&self, batch: &Burst<S>) -> Option<usize> {
+        let mark = self.mark(batch)?.load(Ordering::Relaxed);
+        (mark == IN_ORDER).then_some(usize::from(batch.index()))
+    }
+
     /// `len` bytes from byte `offset` on of a batch that is being built. They hold what an earlier
-    /// batch left there. `None` for a token of another pool and for bytes beyond the buffer.
+    /// batch left there.
+    ///
+    /// `None` for a token of another pool, for bytes beyond the buffer, and between
+    /// [`BatchMemory::convert`] and [`BatchMemory::fence`].
     #[inline]
     pub fn slot_mut<'a>(
         &'a self,
@@ -374,25 +429,94 @@ impl BatchMemory {
         offset: usize,
         len: usize,
     ) -> Option<&'a mut [u8]> {
-        if batch.pool() != self.pool {
-            return None;
-        }
+        let index = self.in_order(batch)?;
         // SAFETY: the token of a batch buffer exists once, a pool id is given to one `BurstPool`
         // only, and all access to this memory is through tokens of that pool. This one is borrowed
         // mutably while the slice lives.
-        unsafe { self.region.bytes_mut(usize::from(batch.index()), offset, len) }
+        unsafe { self.region.bytes_mut(index, offset, len) }
     }
 
-    /// The whole of a batch that is complete. `None` for a token of another pool.
+    /// The whole of a batch that is complete.
+    ///
+    /// `None` for a token of another pool, and between [`BatchMemory::convert`] and
+    /// [`BatchMemory::fence`].
     #[must_use]
     #[inline]
     pub fn bytes<'a, S: Readable>(&'a self, batch: &'a Burst<S>) -> Option<&'a [u8]> {
-        if batch.pool() != self.pool {
-            return None;
-        }
+        let index = self.in_order(batch)?;
         // SAFETY: the token exists once and is borrowed while the slice lives; the buffer is
         // written to only through a mutable borrow of the same token in state `Filling`.
-        unsafe { self.region.bytes(usize::from(batch.index()), 0, self.region.size) }
+        unsafe { self.region.bytes(index, 0, self.region.size) }
+    }
+
+    /// The kernel that fills the buffers, with a fence in each call: for slices of
+    /// [`BatchMemory::slot_mut`].
+    #[must_use]
+    pub const fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// Marks the buffer with this thread and gives `len` bytes of it to the kernel.
+    #[inline]
+    fn unordered<'a>(
+        &'a self,
+        batch: &'a mut Burst<Filling>,
+        offset: usize,
+        len: usize,
+    ) -> Option<&'a mut [u8]> {
+        let mark = self.mark(batch)?;
+        let this = this_thread();
+        let marked = mark.load(Ordering::Relaxed);
+        if marked != this {
+            if marked != IN_ORDER {
+                return None;
+            }
+            mark.store(this, Ordering::Relaxed);
+        }
+        // SAFETY: as in `slot_mut`.
+        unsafe { self.region.bytes_mut(usize::from(batch.index()), offset, len) }
+    }
+
+    /// Converts a payload into the bytes from `offset` on. They can be read after
+    /// [`BatchMemory::fence`].
+    ///
+    /// False, and nothing is done, for a token of another pool, for bytes beyond the buffer, and
+    /// for a buffer that another thread has written to and not fenced.
+    #[must_use]
+    #[inline]
+    pub fn convert(&self, batch: &mut Burst<Filling>, offset: usize, payload: &[u8]) -> bool {
+        let len = payload.len().saturating_mul(self.kernel.conversion().output_width());
+        let Some(slot) = self.unordered(batch, offset, len) else { return false };
+        self.unfenced.convert(payload, slot);
+        true
+    }
+
+    /// Puts the stores of [`BatchMemory::convert`] in order, before the buffer is read, written to in
+    /// another way, or handed on.
+    ///
+    /// False, and nothing is done, for a token of another pool and for a buffer that another thread
+    /// has written to.
+    #[must_use]
+    pub fn fence(&self, batch: &mut Burst<Filling>) -> bool {
+        let Some(mark) = self.mark(batch) else { return false };
+        let marked = mark.load(Ordering::Relaxed);
+        if marked != IN_ORDER && marked != this_thread() {
+            return false;
+        }
+        self.kernel.fence();
+        mark.store(IN_ORDER, Ordering::Relaxed);
+        true
+    }
+}
+
+impl Drop for BatchMemory {
+    /// Stores of this thread are put in order. If those of another may not be, then the memory is
+    /// not given back: they could arrive when it is somebody else's.
+    fn drop(&mut self) {
+        self.kernel.fence();
+        let this = this_thread();
+        let others = |mark: &AtomicU64| ![IN_ORDER, this].contains(&mark.load(Ordering::Relaxed));
+        self.region.leak = self.marks.iter().any(others);
     }
 }
 

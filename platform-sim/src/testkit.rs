@@ -16,6 +16,7 @@ pub(crate) const SMALL: SwNicConfig = SwNicConfig {
     mode: TxMode::Lossless,
     oversize: Oversize::Cut,
     tx_eth_src: None,
+    flows: None,
 };
 
 /// Length of frame `n`: 8 to 256 bytes, a function of the number.

@@ -1,5 +1,6 @@
 use tensorwire_core::burst::BurstPool;
 use tensorwire_core::burst::{Filling, Free};
+use tensorwire_kernels::{Conversion, Kernel};
 
 use super::*;
 use crate::prng::Prng;
@@ -13,7 +14,8 @@ struct Fixture {
 
 fn fixture() -> Fixture {
     let bursts = BurstPool::new(4).expect("four");
-    let memory = BatchMemory::new(&bursts, 4 * IMAGE).expect("small");
+    let memory =
+        BatchMemory::new(&bursts, 4 * IMAGE, Kernel::new(Conversion::Copy)).expect("small");
     Fixture { bursts, memory }
 }
 

@@ -4,6 +4,9 @@ use std::thread;
 
 use proptest::prelude::*;
 
+use tensorwire_core::flow::{FlowMatch, PortRange};
+use tensorwire_core::header::HeaderSpec;
+
 use super::*;
 use crate::testkit::{SMALL, length_of, read_frame, send, write_frame};
 
@@ -158,6 +161,38 @@ fn the_source_address_is_written_where_there_is_one() {
         assert_eq!((&head[..6], &head[6..]), (&[0xee; 6][..], &mac[..]));
         assert!(rest.iter().all(|b| *b == 0xee));
     }
+}
+
+#[test]
+fn frames_of_a_flow_are_tagged_and_others_are_not() {
+    let mut flows = FlowTable::new();
+    for (id, port) in [(201, 4096), (0, 5000), (u32::MAX, 6000)] {
+        let udp_dst = Some(PortRange::single(port));
+        flows.push(FlowMatch { udp_dst, ..FlowMatch::any(id) }).expect("three flows");
+    }
+    let mut nic = SwNic::new(SwNicConfig { flows: Some(flows), ..SMALL }).expect("small");
+    let (mut tx, mut rx) = nic.split();
+    // 300 bytes are cut, the headers are there. An id without a successor cannot be a tag.
+    for (port, len, tag) in [(4096, 256, 202), (5000, 300, 1), (7, 256, 0), (6000, 256, 0)] {
+        let spec = HeaderSpec {
+            eth_src: [2; 6],
+            eth_dst: [4; 6],
+            ip_src: [10, 0, 0, 1],
+            ip_dst: [10, 0, 0, 2],
+            udp_src: 9,
+            udp_dst: port,
+        };
+        tx.send(len, |frame| header::build(&spec, frame).expect("long enough")).expect("room");
+        tx.flush();
+        let mut burst = none::<1>();
+        assert_eq!(rx.rx_burst(&mut burst), 1);
+        assert_eq!((burst[0].flow(), burst[0].len() as usize), (tag, len));
+        rx.release(&mut burst);
+    }
+    tx.send(20, |frame| frame.fill(0)).expect("room");
+    tx.flush();
+    let mut burst = none::<1>();
+    assert_eq!((rx.rx_burst(&mut burst), burst[0].flow()), (1, 0));
 }
 
 #[test]
@@ -336,7 +371,7 @@ impl Model {
 /// Any interleaving of both sides, against the model, with all balances after every step.
 fn interleave(mode: TxMode, rx_bufs: usize, rx_ring: usize, ops: &[Op]) {
     let config = SwNicConfig { mode, rx_bufs, rx_ring, ..SMALL };
-    let mut nic = SwNic::new(config).expect("small");
+    let mut nic = SwNic::new(config.clone()).expect("small");
     let (mut tx, mut rx) = nic.split();
     let (mut app, mut model, mut next) = (App::default(), Model::default(), 0);
     for op in ops {

@@ -1,6 +1,12 @@
 use std::thread;
 
+use tensorwire_kernels::Conversion;
+
 use super::*;
+
+fn fp16() -> Kernel {
+    Kernel::new(Conversion::Int8ToFp16)
+}
 
 #[test]
 fn buffers_are_aligned_zero_and_apart() {
@@ -131,7 +137,7 @@ fn too_much_memory_is_an_error_and_no_abort() {
 #[test]
 fn a_batch_is_written_while_filling_and_read_when_ready() {
     let mut bursts = BurstPool::new(2).expect("two");
-    let memory = BatchMemory::new(&bursts, 1000).expect("small");
+    let memory = BatchMemory::new(&bursts, 1000, fp16()).expect("small");
     let mut first = bursts.take().expect("two").begin();
     let mut second = bursts.take().expect("two").begin();
     // Both at once, in different places: Miri would object to an overlap.
@@ -153,7 +159,7 @@ fn a_batch_is_written_while_filling_and_read_when_ready() {
 fn batches_of_another_pool_and_bytes_beyond_the_buffer_are_refused() {
     let mut bursts = BurstPool::new(1).expect("one");
     let mut others = BurstPool::new(1).expect("one");
-    let memory = BatchMemory::new(&bursts, 100).expect("small");
+    let memory = BatchMemory::new(&bursts, 100, fp16()).expect("small");
     let mut own = bursts.take().expect("one").begin();
     let mut foreign = others.take().expect("one").begin();
     assert!(memory.slot_mut(&mut foreign, 0, 1).is_none());
@@ -169,8 +175,77 @@ fn more_tokens_than_buffers_is_no_way_out_of_the_memory() {
     // Memory for one pool of one buffer; the token of index 1 can only be of another pool.
     let mut bursts = BurstPool::new(2).expect("two");
     let small = BurstPool::new(1).expect("one");
-    let memory = BatchMemory::new(&small, 100).expect("small");
+    let memory = BatchMemory::new(&small, 100, fp16()).expect("small");
     let _ = bursts.take().expect("two").begin().abandon();
     let mut second = bursts.take().expect("two").begin();
     assert!(memory.slot_mut(&mut second, 0, 1).is_none());
+}
+
+/// 1, 2, 3 and 4 as binary16, little-endian.
+const ONE_TO_FOUR: [u8; 8] = [0x00, 0x3c, 0x00, 0x40, 0x00, 0x42, 0x00, 0x44];
+
+#[test]
+fn a_slot_is_readable_after_the_fence_and_not_before() {
+    let mut bursts = BurstPool::new(2).expect("two");
+    let memory = BatchMemory::new(&bursts, 100, fp16()).expect("small");
+    let mut batch = bursts.take().expect("two").begin();
+    let mut other = bursts.take().expect("two").begin();
+    memory.slot_mut(&mut batch, 0, 100).expect("in order").fill(9);
+    assert!(memory.convert(&mut batch, 4, &[1, 2, 3, 4]));
+    assert!(memory.slot_mut(&mut batch, 0, 1).is_none());
+    assert!(memory.slot_mut(&mut other, 0, 1).is_some(), "each buffer has its own mark");
+    // The token may go on, the bytes stay shut.
+    let batch = batch.seal();
+    assert!(memory.bytes(&batch).is_none());
+    let mut batch = batch.discard().begin();
+    assert!(memory.fence(&mut batch));
+    let batch = batch.seal();
+    let bytes = memory.bytes(&batch).expect("in order");
+    assert_eq!((&bytes[..4], &bytes[4..12]), (&[9; 4][..], &ONE_TO_FOUR[..]));
+    assert_eq!(bytes[12], 9);
+}
+
+#[test]
+fn a_buffer_that_another_thread_has_not_fenced_is_refused() {
+    let mut bursts = BurstPool::new(1).expect("one");
+    let memory = BatchMemory::new(&bursts, 100, fp16()).expect("small");
+    let mut batch = bursts.take().expect("one").begin();
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(memory.convert(&mut batch, 0, &[1])));
+    });
+    assert!(!memory.convert(&mut batch, 0, &[2]));
+    assert!(!memory.fence(&mut batch));
+    assert!(memory.slot_mut(&mut batch, 0, 1).is_none());
+    // Its memory is not given back either (there is nothing to see of it here but the mark).
+}
+
+#[test]
+fn a_fenced_buffer_may_change_threads() {
+    let mut bursts = BurstPool::new(1).expect("one");
+    let memory = BatchMemory::new(&bursts, 8, fp16()).expect("small");
+    let mut batch = bursts.take().expect("one").begin();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(memory.convert(&mut batch, 0, &[1, 2]));
+            assert!(memory.fence(&mut batch));
+        });
+    });
+    assert!(memory.convert(&mut batch, 4, &[3, 4]));
+    assert!(memory.fence(&mut batch));
+    assert_eq!(memory.bytes(&batch.seal()), Some(&ONE_TO_FOUR[..]));
+}
+
+#[test]
+fn kernels_do_not_write_beyond_the_buffer() {
+    let mut bursts = BurstPool::new(1).expect("one");
+    let mut others = BurstPool::new(1).expect("one");
+    let memory = BatchMemory::new(&bursts, 8, fp16()).expect("small");
+    let mut batch = bursts.take().expect("one").begin();
+    let mut foreign = others.take().expect("one").begin();
+    assert!(!memory.convert(&mut batch, 0, &[1; 5]));
+    assert!(!memory.convert(&mut batch, 7, &[1; 1]));
+    assert!(!memory.convert(&mut foreign, 0, &[1]) && !memory.fence(&mut foreign));
+    assert!(memory.fence(&mut batch));
+    assert_eq!(memory.bytes(&batch.seal()), Some(&[0; 8][..]));
+    assert_eq!((memory.kernel(), memory.batch_bytes()), (fp16(), 8));
 }
