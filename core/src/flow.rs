@@ -39,9 +39,6 @@ impl fmt::Display for PortRangeError {
 impl core::error::Error for PortRangeError {}
 
 impl PortRange {
-    /// All ports.
-    pub const ALL: Self = Self { first: 0, last: u16::MAX };
-
     /// The ports from `first` to `last`, both included.
     ///
     /// # Errors
@@ -70,13 +67,6 @@ impl PortRange {
     #[must_use]
     pub const fn last(self) -> u16 {
         self.last
-    }
-
-    /// Whether `port` lies in the range.
-    #[must_use]
-    #[inline]
-    pub const fn contains(self, port: u16) -> bool {
-        self.first <= port && port <= self.last
     }
 }
 
@@ -115,16 +105,62 @@ impl FlowMatch {
     pub const fn any(id: u32) -> Self {
         Self { id, udp_src: None, udp_dst: None, ipv4_len: None }
     }
+}
 
-    /// Whether `header` belongs to this flow.
-    #[must_use]
+/// Numbers from `first` on, `more` of them besides: one subtraction and one comparison say whether
+/// a number is among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    first: u16,
+    more: u16,
+}
+
+impl Span {
+    const ALL: Self = Self { first: 0, more: u16::MAX };
+
+    const fn of(range: Option<PortRange>) -> Self {
+        match range {
+            Some(PortRange { first, last }) => Self { first, more: last - first },
+            None => Self::ALL,
+        }
+    }
+
     #[inline]
-    pub fn matches(&self, header: &UdpHeader) -> bool {
-        let Self { udp_src, udp_dst, ipv4_len, .. } = *self;
+    const fn contains(self, n: u16) -> bool {
+        n.wrapping_sub(self.first) <= self.more
+    }
+}
+
+/// A [`FlowMatch`] in the form that is fast to match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rule {
+    udp_src: Span,
+    udp_dst: Span,
+    ipv4_len: Span,
+    id: u32,
+}
+
+impl Rule {
+    const UNUSED: Self =
+        Self { udp_src: Span::ALL, udp_dst: Span::ALL, ipv4_len: Span::ALL, id: 0 };
+
+    fn of(flow: &FlowMatch) -> Self {
+        let FlowMatch { id, udp_src, udp_dst, ipv4_len } = *flow;
+        let ipv4_len = ipv4_len.map(PortRange::single);
+        Self {
+            udp_src: Span::of(udp_src),
+            udp_dst: Span::of(udp_dst),
+            ipv4_len: Span::of(ipv4_len),
+            id,
+        }
+    }
+
+    #[inline]
+    fn matches(&self, header: &UdpHeader) -> bool {
         // Without short cuts: three comparisons are cheaper than the branches between them.
-        udp_src.unwrap_or(PortRange::ALL).contains(header.src_port)
-            & udp_dst.unwrap_or(PortRange::ALL).contains(header.dst_port)
-            & ipv4_len.is_none_or(|len| len == header.ip_total_len)
+        self.udp_src.contains(header.src_port)
+            & self.udp_dst.contains(header.dst_port)
+            & self.ipv4_len.contains(header.ip_total_len)
     }
 }
 
@@ -132,9 +168,12 @@ impl FlowMatch {
 ///
 /// An empty table matches nothing. A queue that takes every UDP frame has one
 /// [`FlowMatch::any`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FlowTable {
-    flows: heapless::Vec<FlowMatch, MAX_FLOWS>,
+    /// The first `len` are in use. A plain array: what a match costs is in the loop over it, and
+    /// nothing must stand between the two.
+    rules: [Rule; MAX_FLOWS],
+    len: usize,
 }
 
 /// Why a flow was not added to a table. The table is unchanged.
@@ -170,7 +209,7 @@ impl FlowTable {
     /// A table without flows, which matches nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { flows: heapless::Vec::new() }
+        Self { rules: [Rule::UNUSED; MAX_FLOWS], len: 0 }
     }
 
     /// Adds a flow behind those that are there.
@@ -178,30 +217,50 @@ impl FlowTable {
     /// # Errors
     ///
     /// [`FlowTableError`] when there is no room or the id is taken.
-    pub fn push(&mut self, flow: FlowMatch) -> Result<(), FlowTableError> {
+    pub fn push(&mut self, flow: &FlowMatch) -> Result<(), FlowTableError> {
         let id = flow.id;
-        if self.flows.iter().any(|other| other.id == id) {
+        if self.rules().iter().any(|other| other.id == id) {
             return Err(FlowTableError::DuplicateId { id });
         }
-        self.flows.push(flow).map_err(|_| FlowTableError::Full { id })
+        let place = self.rules.get_mut(self.len).ok_or(FlowTableError::Full { id })?;
+        *place = Rule::of(flow);
+        self.len += 1;
+        Ok(())
     }
 
     /// The id of the first flow that `header` belongs to.
     #[must_use]
     #[inline]
     pub fn matches(&self, header: &UdpHeader) -> Option<u32> {
-        self.flows.iter().find(|flow| flow.matches(header)).map(|flow| flow.id)
+        self.rules().iter().find(|rule| rule.matches(header)).map(|rule| rule.id)
     }
 
-    /// The flows, in order.
+    /// How many flows there are.
     #[must_use]
-    pub fn as_slice(&self) -> &[FlowMatch] {
-        &self.flows
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Whether a flow looks at the IPv4 length: then the sequence must not lie there.
     #[must_use]
     pub fn matches_ipv4_len(&self) -> bool {
-        self.flows.iter().any(|flow| flow.ipv4_len.is_some())
+        self.rules().iter().any(|rule| rule.ipv4_len != Span::ALL)
+    }
+
+    #[inline]
+    fn rules(&self) -> &[Rule] {
+        self.rules.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl Default for FlowTable {
+    fn default() -> Self {
+        Self::new()
     }
 }

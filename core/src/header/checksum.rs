@@ -81,6 +81,7 @@ pub(super) fn mended(checksum: u16, before: u16, after: u16) -> u16 {
 }
 
 /// Whether the checksums of a UDP frame of `frame_len` bytes fit, as far as `verify` asks.
+#[inline(never)] // off the usual path, and the check of a frame is better without it
 pub(super) fn fit(bytes: &[u8], frame_len: usize, verify: Verify) -> bool {
     let Some((_, behind_ethernet)) = bytes.split_first_chunk::<ETHERNET>() else { return false };
     let Some((ipv4, udp)) = behind_ethernet.split_first_chunk::<IPV4>() else { return false };

@@ -126,6 +126,24 @@ fn a_sequence_on_a_checksum_is_not_overwritten_by_it() {
 }
 
 #[test]
+fn a_udp_checksum_of_0_is_written_as_all_ones() {
+    // RFC 768: 0 says that there is none. Two payload bytes take the sum through all its values.
+    let mut anew = [0; 44];
+    build(&SPEC, &mut anew).expect("a frame that fits");
+    let mut mended = anew;
+    let mut all_ones = 0;
+    for sequence in 0..=u16::MAX {
+        anew[42..].copy_from_slice(&sequence.to_be_bytes());
+        build(&SPEC, &mut anew).expect("a frame that fits");
+        assert!(set_sequence(&mut mended, routable(), sequence.into()));
+        assert_eq!(mended, anew);
+        assert_ne!(anew[40..42], [0, 0]);
+        all_ones += u32::from(anew[40..42] == [0xff, 0xff]);
+    }
+    assert_eq!(all_ones, 1);
+}
+
+#[test]
 fn a_frame_of_a_stale_checksum_is_mended_once() {
     // As the public generator writes it: checksum first, then the sequence over the length.
     let mut frame = documented_frame();

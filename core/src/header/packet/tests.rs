@@ -27,7 +27,7 @@ fn check_of(spec: &GeometrySpec, verify: Verify, accept_trailer: bool) -> Packet
     let port = Some(PortRange::single(4096));
     let mut flows = FlowTable::new();
     flows
-        .push(FlowMatch { udp_src: port, udp_dst: port, ..FlowMatch::any(201) })
+        .push(&FlowMatch { udp_src: port, udp_dst: port, ..FlowMatch::any(201) })
         .expect("room for one flow");
     PacketCheck::new(&geometry, &flows, verify, accept_trailer)
 }
@@ -171,7 +171,10 @@ fn the_headers_are_enough_where_the_rest_is_in_device_memory() {
     let check = check_of(&spec, Verify::None, false);
     assert_eq!(check.check(&packet()[..63], 256, 0), Err(Refused::Short));
     // More than the frame: what lies behind it is not looked at.
-    assert_eq!(mini(false).check(&packet(), 41, 0), Err(Refused::Short));
+    let mut stale = packet();
+    stale[36] = 0;
+    assert_eq!(mini(false).check(&stale, 42, 0), Err(Refused::OtherFlow));
+    assert_eq!(mini(false).check(&stale, 41, 0), Err(Refused::Short));
 }
 
 /// All causes; the match makes the compiler ask for a new one here.
