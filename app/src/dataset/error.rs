@@ -1,11 +1,13 @@
 //! What can go wrong with a data set, and whose fault it is.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use super::cifar10::CifarError;
 use super::file::FileError;
 use super::images::FolderError;
 use super::labels::LabelsError;
+use super::pcap::PcapError;
 
 /// Whose fault an error is; it decides the exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,13 @@ pub enum DatasetError {
     Folder(FolderError),
     /// Labels or class names cannot be used.
     Labels(LabelsError),
+    /// A file is no capture that can be used.
+    Pcap {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: PcapError,
+    },
     /// An image that the source does not have.
     OutOfRange {
         /// The image, from 0.
@@ -40,11 +49,20 @@ pub enum DatasetError {
 }
 
 impl DatasetError {
+    /// `error` about the capture `path`.
+    pub(crate) fn pcap(path: &Path, error: PcapError) -> Self {
+        Self::Pcap { path: path.to_path_buf(), error }
+    }
+
     /// Whose fault it is.
     #[must_use]
     pub const fn class(&self) -> ErrorClass {
         match self {
-            Self::File(_) | Self::Cifar(_) | Self::Folder(_) | Self::Labels(_) => ErrorClass::File,
+            Self::File(_)
+            | Self::Cifar(_)
+            | Self::Folder(_)
+            | Self::Labels(_)
+            | Self::Pcap { .. } => ErrorClass::File,
             Self::OutOfRange { .. } => ErrorClass::Usage,
         }
     }
@@ -57,6 +75,7 @@ impl fmt::Display for DatasetError {
             Self::Cifar(error) => error.fmt(f),
             Self::Folder(error) => error.fmt(f),
             Self::Labels(error) => error.fmt(f),
+            Self::Pcap { path, error } => write!(f, "{}: {error}", path.display()),
             Self::OutOfRange { index, images } => {
                 write!(f, "there is no image {index} of {images}")
             }
@@ -72,6 +91,7 @@ impl std::error::Error for DatasetError {
             Self::Cifar(error) => error.source(),
             Self::Folder(error) => error.source(),
             Self::Labels(error) => error.source(),
+            Self::Pcap { error, .. } => error.source(),
             Self::OutOfRange { .. } => None,
         }
     }

@@ -7,6 +7,7 @@ mod file;
 mod image;
 mod images;
 mod labels;
+pub mod pcap;
 mod resize;
 mod synthetic;
 #[cfg(test)]
