@@ -16,6 +16,13 @@ pub trait PacketMemory {
     fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8];
 }
 
+impl<T: PacketMemory + ?Sized> PacketMemory for &T {
+    #[inline]
+    fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
+        (**self).bytes(packet)
+    }
+}
+
 /// One receive queue of a NIC.
 pub trait RxQueue: PacketMemory {
     /// Moves up to `out.len()` received packets into the front of `out` and returns how many.

@@ -117,6 +117,12 @@ impl ImageMask {
         self.words.get((image / 64) as usize).is_some_and(|word| word >> (image % 64) & 1 == 1)
     }
 
+    /// The set as words, image 0 in the lowest bit of the first.
+    #[must_use]
+    pub const fn words(&self) -> &[u64] {
+        &self.words
+    }
+
     /// How many images are in the set.
     #[must_use]
     pub fn count(&self) -> u32 {

@@ -154,6 +154,7 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
             pushed: self.pushed,
             nic: self.rx.stats(),
             join: self.reassembly.join(),
+            next: self.reassembly.next(),
             end: self.ended,
             active: self.first_activity.map(|first| (first, self.last_activity)),
             blocked: self.blocked,

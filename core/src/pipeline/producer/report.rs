@@ -64,6 +64,8 @@ pub struct ProducerReport {
     pub nic: NicStats,
     /// Wire number of the first packet.
     pub join: Option<u32>,
+    /// One more than the highest position of the stream that was accepted.
+    pub next: u64,
     /// Why the producer ended; `None` while it runs.
     pub end: Option<EndReason>,
     /// When the first and the last packet of the stream came.
