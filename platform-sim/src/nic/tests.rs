@@ -93,6 +93,21 @@ fn room_is_what_send_takes() {
 }
 
 #[test]
+fn room_counts_all_that_was_released() {
+    let config = SwNicConfig { rx_bufs: 100, rx_ring: 100, tx_ring: 200, tx_bufs: 200, ..SMALL };
+    let mut nic = SwNic::new(config).expect("small");
+    let (mut tx, mut rx) = nic.split();
+    let mut kept = none::<100>();
+    for _ in 0..3 {
+        assert_eq!(tx.room(), 100);
+        (0..100).for_each(|n| send(&mut tx, n).expect("room"));
+        tx.flush();
+        assert_eq!((rx.rx_burst(&mut kept), tx.room()), (100, 0));
+        rx.release(&mut kept);
+    }
+}
+
+#[test]
 fn an_empty_pool_is_told_from_a_full_ring() {
     let config = SwNicConfig { mode: TxMode::Wire, rx_bufs: 3, ..SMALL };
     let mut nic = SwNic::new(config).expect("small");

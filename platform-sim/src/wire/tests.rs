@@ -158,6 +158,17 @@ fn a_queue_without_room_is_reported_as_full_in_the_end() {
     check_balance(&wire);
 }
 
+#[test]
+fn room_is_never_more_than_the_wire_holds() {
+    let mut wire = faulty(WireFaults { shuffle: 3, ..WireFaults::default() }, 1000);
+    assert_eq!(wire.room(), 3 + 1 + BACKLOG);
+    // The queue behind takes nothing although it said otherwise, as when others share it.
+    let room = wire.room() as u64;
+    wire.inner_mut().room = 0;
+    assert!((0..room).all(|n| send(&mut wire, n).is_ok()));
+    assert_eq!(send(&mut wire, room), Err(SendError::Full));
+}
+
 proptest! {
     #[test]
     fn a_slow_queue_changes_nothing_of_what_comes_out(
