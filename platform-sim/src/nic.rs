@@ -26,7 +26,7 @@ use tensorwire_core::header::{self, Verify};
 use tensorwire_core::port::{PacketMemory, RxQueue, SendError, TxQueue};
 use tensorwire_core::ring::{Receiver, Ring, Sender};
 
-use crate::pool::{FreeBuf, MemoryError, PacketPool};
+use crate::pool::{FreeBuf, MemoryError, PacketPool, PacketView};
 
 /// The largest receive ring, in descriptors.
 pub const MAX_RX_RING: usize = 16_384;
@@ -220,10 +220,10 @@ impl SwNic {
         })
     }
 
-    /// The packet memory, for a stage that reads packets after they were placed.
+    /// The packet memory, for those who read packets without having the queue.
     #[must_use]
-    pub fn packets(&self) -> Arc<PacketPool> {
-        Arc::clone(&self.pool)
+    pub fn packets(&self) -> PacketView {
+        PacketView::new(Arc::clone(&self.pool))
     }
 
     /// Lends the two ends, one to each of two threads or both to one. May be called again when

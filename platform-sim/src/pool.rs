@@ -21,6 +21,7 @@ use std::alloc::{self, Layout};
 use std::fmt;
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tensorwire_core::burst::{Burst, BurstPool, Filling, InFlight, PacketDesc, PoolId};
@@ -335,6 +336,32 @@ impl PacketMemory for PacketPool {
         // SAFETY: as long as a `PacketDesc` for the buffer exists there is no `FreeBuf` for it, and
         // only through one of those is it written to. The packet is borrowed while the slice lives.
         unsafe { self.region.bytes(index, 0, len) }.unwrap_or(&[])
+    }
+}
+
+/// The packet memory of a pool for those who read packets without having the queue: a stage that
+/// reads them after they were placed, the producer's side of a split queue.
+#[derive(Clone, Debug)]
+pub struct PacketView(Arc<PacketPool>);
+
+impl PacketView {
+    /// A view of `pool`.
+    #[must_use]
+    pub const fn new(pool: Arc<PacketPool>) -> Self {
+        Self(pool)
+    }
+
+    /// How many buffers the pool has.
+    #[must_use]
+    pub fn buffers(&self) -> usize {
+        self.0.buffers()
+    }
+}
+
+impl PacketMemory for PacketView {
+    #[inline]
+    fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
+        self.0.bytes(packet)
     }
 }
 

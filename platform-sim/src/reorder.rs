@@ -15,7 +15,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
-use std::sync::Arc;
 
 use tensorwire_core::burst::{Burst, Filling, PacketDesc};
 use tensorwire_core::geometry::Geometry;
@@ -23,7 +22,7 @@ use tensorwire_core::limits::{MAX_BATCH_BUFFERS, MAX_WINDOWS};
 use tensorwire_core::port::{Event, PacketMemory, Reorder, StageError};
 use tensorwire_core::window::SlotMap;
 
-use crate::pool::{BatchMemory, PacketPool};
+use crate::pool::{BatchMemory, PacketView};
 
 /// Codes of the errors of this stage.
 pub mod code {
@@ -97,7 +96,7 @@ struct Open {
 /// Packets that are kept until their batch closes.
 #[derive(Debug)]
 struct Retained {
-    packets: Arc<PacketPool>,
+    packets: PacketView,
     open: [Open; MAX_WINDOWS],
     /// Packets that nothing reads any more, oldest first. There is room for all of the pool.
     done: VecDeque<PacketDesc>,
@@ -232,7 +231,7 @@ impl<'m> CpuReorder<'m> {
     pub fn at_close(
         geometry: &Geometry,
         memory: &'m BatchMemory,
-        packets: Arc<PacketPool>,
+        packets: PacketView,
         lag: u32,
     ) -> Result<Self, FitError> {
         let mut stage = Self::at_placement(geometry, memory)?;

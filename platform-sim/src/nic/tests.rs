@@ -183,7 +183,7 @@ fn frames_of_a_flow_are_tagged_and_others_are_not() {
     let mut flows = FlowTable::new();
     for (id, port) in [(201, 4096), (0, 5000), (u32::MAX, 6000)] {
         let udp_dst = Some(PortRange::single(port));
-        flows.push(FlowMatch { udp_dst, ..FlowMatch::any(id) }).expect("three flows");
+        flows.push(&FlowMatch { udp_dst, ..FlowMatch::any(id) }).expect("three flows");
     }
     let mut nic = SwNic::new(SwNicConfig { flows: Some(flows), ..SMALL }).expect("small");
     let (mut tx, mut rx) = nic.split();
