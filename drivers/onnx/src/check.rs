@@ -63,6 +63,8 @@ pub struct IoPlan {
     /// Fewest images of one inference: the fixed batch of the model, or the profile's least. A
     /// smaller one is padded with zero images, whose results are dropped.
     pub min_images: usize,
+    /// Whether the model fixes its batch, at [`IoPlan::max_images`].
+    pub fixed_batch: bool,
 }
 
 impl IoPlan {
@@ -232,13 +234,13 @@ pub fn check_io(model: &ModelIo, expect: &ModelExpect) -> Result<IoPlan, IoMisma
     check_profile(expect, &mut bad);
     check_names(model, expect, &mut bad);
     let images = u64::from(expect.images_per_inference);
-    let mut fixed_batch = None;
+    let mut fixed_batch = false;
     if let Some(input) = find(&model.inputs, &expect.input_name) {
         let image = [expect.channels, expect.height, expect.width].map(|n| Some(u64::from(n)));
         let config = [&[Some(images)], &image[..]].concat();
         check_type(input, expect.input_type, &mut bad);
         check_shape(input, &config, &mut bad);
-        fixed_batch = batch_of(input);
+        fixed_batch = has_fixed_batch(input);
     }
     if let Some(output) = find(&model.outputs, &expect.output_name) {
         check_type(output, ElemType::Fp32, &mut bad);
@@ -253,7 +255,7 @@ pub fn check_io(model: &ModelIo, expect: &ModelExpect) -> Result<IoPlan, IoMisma
     if !bad.is_empty() {
         return Err(IoMismatch { mismatches: bad, model: model.clone() });
     }
-    let min = if fixed_batch.is_some() { expect.images_per_inference } else { expect.profile.min };
+    let min = if fixed_batch { expect.images_per_inference } else { expect.profile.min };
     Ok(IoPlan {
         input_name: expect.input_name.clone(),
         input_type: expect.input_type,
@@ -263,6 +265,7 @@ pub fn check_io(model: &ModelIo, expect: &ModelExpect) -> Result<IoPlan, IoMisma
         logits: logits.map(|l| l.name.clone()).zip(classes),
         max_images: expect.images_per_inference as usize,
         min_images: min as usize,
+        fixed_batch,
     })
 }
 
@@ -309,11 +312,8 @@ fn find<'a>(tensors: &'a [TensorInfo], name: &str) -> Option<&'a TensorInfo> {
     tensors.iter().find(|tensor| tensor.name == name)
 }
 
-fn batch_of(tensor: &TensorInfo) -> Option<u64> {
-    match tensor.dims.as_deref() {
-        Some([Dim::Fixed(batch), ..]) => Some(*batch),
-        _ => None,
-    }
+fn has_fixed_batch(tensor: &TensorInfo) -> bool {
+    matches!(tensor.dims.as_deref(), Some([Dim::Fixed(_), ..]))
 }
 
 fn check_type(tensor: &TensorInfo, config: ElemType, bad: &mut Vec<Mismatch>) {

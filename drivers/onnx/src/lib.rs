@@ -2,15 +2,19 @@
 //!
 //! Three things that need no library: [`mod@write`] makes ONNX files, [`header`] reads what a file
 //! takes and gives without loading its weights, [`check`] holds that against the configuration.
-//! And one that does: `cpu` runs a model on the CPU behind [`tensorwire_core::port::Infer`], the
+//! And one that does: [`cpu`] runs a model on the CPU behind [`tensorwire_core::port::Infer`], the
 //! trait that a GPU engine implements too.
 
 pub mod check;
+pub mod cpu;
 pub mod header;
+pub mod stage;
 pub mod types;
 mod wire;
 pub mod write;
 
 pub use check::{IoMismatch, IoPlan, Mismatch, ModelExpect, Profile, check_io};
+pub use cpu::{OnnxInfer, OpenError, RtenEngine};
 pub use header::{HeaderError, HeaderErrorKind, ModelIo, read_header, read_header_bytes};
+pub use stage::{BatchBytes, CpuStage, Engine, RunError};
 pub use types::{Dim, ElemType, TensorInfo};

@@ -54,9 +54,11 @@ fn e06_a_fixed_batch_must_be_the_configured_one() {
 
     let same = check_io(&model(input(&[4, 3, 16, 16]), features()), &expect()).expect("fits");
     assert_eq!((same.min_images, same.max_images), (4, 4), "partial batches are padded to 4");
+    assert!(same.fixed_batch);
 
     let open = check_io(&model(input(&[-1, 3, 16, 16]), features()), &expect()).expect("fits");
     assert_eq!((open.min_images, open.max_images), (1, 4));
+    assert!(!open.fixed_batch);
 
     let other_size = model(input(&[-1, 3, 224, 224]), features());
     let text = refused(&other_size, &expect()).to_string();
