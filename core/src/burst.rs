@@ -411,3 +411,6 @@ impl BurstPool {
         self.free.push(burst).map_err(|burst| WrongPool { burst, pool: self.id })
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

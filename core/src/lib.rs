@@ -9,6 +9,7 @@ pub mod counters;
 pub mod flow;
 pub mod geometry;
 pub mod header;
+pub mod ledger;
 pub mod pipeline;
 pub mod port;
 pub mod reassembly;

@@ -322,7 +322,7 @@ proptest! {
 #[test]
 fn two_threads_lose_nothing() {
     // Miri interprets every instruction.
-    let items: u64 = if cfg!(miri) { 300 } else { 200_000 };
+    let items: u64 = if cfg!(miri) { 50 } else { 200_000 };
     for capacity in [1, 3, 64] {
         let mut ring = Ring::<Box<u64>, 64>::starting_at(u32::MAX - 100);
         let (mut tx, mut rx) = ring.split(capacity).expect("within the slots");
