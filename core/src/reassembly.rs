@@ -129,6 +129,9 @@ pub struct Reassembly<P> {
     /// Batches below this one are to close.
     close_to: u64,
     close_cause: CloseCause,
+    /// Something is left to do for the last call; if not, [`Reassembly::next_action`] need not
+    /// look.
+    due: bool,
     /// The window at `base` was reported closed and is cleared before anything else happens.
     closing: bool,
     closed: Closed,
@@ -172,6 +175,7 @@ impl<P> Reassembly<P> {
             pending: None,
             close_to: 0,
             close_cause: CloseCause::Complete,
+            due: false,
             closing: false,
             closed: Closed::NONE,
             edge: Span::NONE,
@@ -242,15 +246,6 @@ impl<P> Reassembly<P> {
         open.map(|w| w.first_packet().plus(self.timeout)).min()
     }
 
-    /// Whether all actions of the last call were taken.
-    #[inline]
-    fn idle(&self) -> bool {
-        !self.closing
-            && self.pending.is_none()
-            && matches!(self.script, Script::Idle)
-            && matches!(self.after, After::Nothing)
-    }
-
     /// Takes the next packet of the stream: its number on the wire, and the time.
     ///
     /// Answers with the first action; the caller takes the others by
@@ -266,7 +261,7 @@ impl<P> Reassembly<P> {
         wire: u32,
         now: Nanos,
     ) -> Result<Option<Action<P>>, Busy<P>> {
-        if !self.idle() {
+        if self.due {
             return Err(Busy(packet));
         }
         self.now = now;
@@ -281,6 +276,7 @@ impl<P> Reassembly<P> {
             let extended = position.next().wrapping_add(d);
             return Ok(self.settle(extended, packet).or_else(|| self.next_action()));
         }
+        self.due = true;
         self.accept_other(packet, wire);
         Ok(self.next_action())
     }
@@ -426,11 +422,8 @@ impl<P> Reassembly<P> {
     /// [`relieve`](Self::relieve) or [`finish`](Self::finish); `None` when there is none left.
     #[inline]
     pub fn next_action(&mut self) -> Option<Action<P>> {
-        // One compare in the common case: nothing is due.
-        if self.idle() && !self.close_is_due() {
-            return None;
-        }
-        self.next_due_action()
+        // One compare in the common case.
+        if self.due { self.next_due_action() } else { None }
     }
 
     #[inline]
@@ -454,7 +447,10 @@ impl<P> Reassembly<P> {
                 continue;
             }
             match self.script {
-                Script::Idle => return None,
+                Script::Idle => {
+                    self.due = false;
+                    return None;
+                }
                 Script::Refute { at } => {
                     if let Some(action) = self.refute(at) {
                         return Some(action);
@@ -481,12 +477,20 @@ impl<P> Reassembly<P> {
         if batch >= self.base.saturating_add(self.open) {
             self.close_up_to(batch.saturating_sub(self.open - 1), CloseCause::Moved);
             self.pending = Some((extended, packet));
+            self.due = true;
             return None;
         }
         let slot = self.slot_of(extended);
         let index = window_index(batch);
         let now = self.now;
-        let covered = self.windows.get_mut(index).is_some_and(|w| w.cover(slot, now));
+        let covered = match self.windows.get_mut(index) {
+            Some(w) => {
+                let new = w.cover(slot, now);
+                self.due |= w.count() == self.packets_per_batch;
+                new
+            }
+            None => false,
+        };
         self.accept_position(extended);
         if !covered {
             self.counters.duplicate += 1;
@@ -574,7 +578,7 @@ impl<P> Reassembly<P> {
     ///
     /// The actions follow by [`Reassembly::next_action`]. Does nothing while actions are due.
     pub fn tick(&mut self, now: Nanos) {
-        if self.timeout == Nanos::ZERO || !self.idle() {
+        if self.timeout == Nanos::ZERO || self.due {
             return;
         }
         self.now = now;
@@ -590,7 +594,7 @@ impl<P> Reassembly<P> {
     /// Closes the oldest open window as partial, to get its packets back. Does nothing while
     /// actions are due or no window is open.
     pub fn relieve(&mut self, now: Nanos) {
-        if !self.idle() {
+        if self.due {
             return;
         }
         self.now = now;
@@ -604,7 +608,7 @@ impl<P> Reassembly<P> {
     /// Ends the stream: held packets are refuted, open windows close. Does nothing while actions
     /// are due.
     pub fn finish(&mut self, now: Nanos) {
-        if !self.idle() {
+        if self.due {
             return;
         }
         self.now = now;
@@ -617,6 +621,7 @@ impl<P> Reassembly<P> {
     }
 
     fn refute_then(&mut self, after: After<P>) {
+        self.due = true;
         self.after = after;
         self.script = Script::Refute { at: 0 };
     }

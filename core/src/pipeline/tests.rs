@@ -366,7 +366,7 @@ fn config(plan: &Plan) -> ProducerConfig {
     let port = PortRange::new(4096, 4096).expect("a port");
     let flow = FlowMatch { id: 201, udp_src: Some(port), udp_dst: Some(port), ipv4_len: None };
     let mut flows = FlowTable::new();
-    flows.push(flow).expect("one flow");
+    flows.push(&flow).expect("one flow");
     ProducerConfig {
         geometry,
         check: PacketCheck::new(&geometry, &flows, Verify::None, false),
