@@ -1,0 +1,344 @@
+//! A checked configuration, in the types that the rest of the program works with.
+//!
+//! Only [`crate::check_str`] and its siblings make one, and only of a file without an error: past
+//! this point nothing re-checks.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+
+use tensorwire_core::flow::FlowTable;
+use tensorwire_core::geometry::{ElementType, Geometry, Pools};
+use tensorwire_core::header::{HeaderSpec, Verify};
+use tensorwire_core::time::Nanos;
+
+pub use crate::scalar::PciAddress;
+
+/// Everything that a run needs to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Core of the main thread.
+    pub master_core: u32,
+    /// Least severity that is logged.
+    pub log_level: LogLevel,
+    /// `cfg.debug`.
+    pub debug: bool,
+    /// TX and RX are joined in software; no NIC is opened.
+    pub software_loopback: bool,
+    /// Every region of the file, in its order.
+    pub regions: Vec<Region>,
+    /// Images, packets, batches.
+    pub geometry: Geometry,
+    /// Whether the image's shape was in the file. A sender without an `inference:` block knows only
+    /// how many bytes an image has; its shape is then `[1, packets_per_image, payload]`.
+    pub shape_given: bool,
+    /// The receiver, if the file has one.
+    pub rx: Option<Receiver>,
+    /// The sender, if the file has one.
+    pub tx: Option<Sender>,
+    /// The model.
+    pub inference: Option<Inference>,
+    /// Capture and labels.
+    pub dataset: Dataset,
+    /// What is reported.
+    pub stats: Stats,
+    /// The `tensorwire:` block, with its defaults.
+    pub settings: Settings,
+}
+
+/// `cfg.log_level`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogLevel {
+    /// Everything.
+    Trace,
+    /// For developers.
+    Debug,
+    /// What goes on.
+    Info,
+    /// What is probably not meant.
+    Warn,
+    /// What went wrong.
+    Error,
+    /// What ended the run.
+    Critical,
+    /// Nothing.
+    Off,
+}
+
+/// Equal buffers in one kind of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its name in the file.
+    pub name: String,
+    /// Kind of memory.
+    pub kind: RegionKind,
+    /// GPU id for [`RegionKind::Device`], NUMA node otherwise.
+    pub affinity: u32,
+    /// Number of buffers.
+    pub buffers: u32,
+    /// Bytes of one buffer.
+    pub buffer_bytes: u32,
+}
+
+impl Region {
+    /// Bytes of all buffers.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.buffers) * u64::from(self.buffer_bytes)
+    }
+}
+
+/// Kinds of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RegionKind {
+    /// Huge pages of the host.
+    Huge,
+    /// Memory of a GPU.
+    Device,
+    /// Host memory that a GPU reads in place.
+    HostPinned,
+    /// Plain host memory.
+    Host,
+}
+
+impl RegionKind {
+    /// The word of the file.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Huge => "huge",
+            Self::Device => "device",
+            Self::HostPinned => "host_pinned",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// How an interface is named.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// `domain:bus:device.function`.
+    Pci(PciAddress),
+    /// A Linux interface.
+    Interface(String),
+    /// Of a socket or RoCE stream.
+    Ip(IpAddr),
+    /// The software loopback.
+    Loopback,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pci(pci) => pci.fmt(f),
+            Self::Interface(name) => f.write_str(name),
+            Self::Ip(ip) => ip.fmt(f),
+            Self::Loopback => f.write_str("loopback"),
+        }
+    }
+}
+
+/// The receiving side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receiver {
+    /// Name of the interface.
+    pub interface: String,
+    /// Its address.
+    pub address: Address,
+    /// Number of the queue.
+    pub queue_id: u32,
+    /// Name of the queue.
+    pub queue: String,
+    /// Core of the poller, if given.
+    pub poller_core: Option<u32>,
+    /// Core of the producer (`bench_rx.cpu_core`), if given.
+    pub producer_core: Option<u32>,
+    /// Packets handed over at once.
+    pub batch_size: u32,
+    /// From the first packet of a batch until it is closed although packets miss; zero = never.
+    pub timeout: Nanos,
+    /// Index in [`Config::regions`]: where packets go.
+    pub region: usize,
+    /// Index in [`Config::regions`]: where batches are built.
+    pub output_region: usize,
+    /// The NIC hands over matching packets only.
+    pub flow_isolation: bool,
+    /// Flows of the queue, in file order; one that takes everything where the file has none.
+    pub flows: FlowTable,
+    /// The flows whose packets are reordered; empty = all.
+    pub reordered_flows: Vec<u32>,
+    /// Buffers and rings, as they were checked.
+    pub pools: Pools,
+}
+
+/// The sending side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sender {
+    /// Name of the interface.
+    pub interface: String,
+    /// Its address.
+    pub address: Address,
+    /// Number of the queue.
+    pub queue_id: u32,
+    /// Name of the queue.
+    pub queue: String,
+    /// Core of the queue, if given.
+    pub queue_core: Option<u32>,
+    /// Core of the sender thread (`bench_tx.cpu_core`), if given.
+    pub worker_core: Option<u32>,
+    /// Frames sent at once.
+    pub batch_size: u32,
+    /// Index in [`Config::regions`]: where frames are built.
+    pub region: usize,
+    /// Addresses and ports of the frames. The source MAC is zero where the file gives none.
+    pub header: HeaderSpec,
+    /// The NIC fills in its own source MAC (`tx_eth_src`).
+    pub offload_eth_src: bool,
+}
+
+/// The model and its thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inference {
+    /// The ONNX file.
+    pub onnx_path: Option<String>,
+    /// The TensorRT engine.
+    pub engine_path: Option<String>,
+    /// Input tensor.
+    pub input_name: String,
+    /// Output tensor.
+    pub output_name: String,
+    /// Features of an image.
+    pub feature_dim: u32,
+    /// Least batch of the profile.
+    pub opt_min: u32,
+    /// Batch that the profile is tuned for.
+    pub opt_avg: u32,
+    /// Largest batch of the profile.
+    pub opt_max: u32,
+    /// 16-bit floating point.
+    pub enable_fp16: bool,
+    /// 8-bit integers.
+    pub enable_int8: bool,
+    /// Launches recorded once.
+    pub enable_cuda_graph: bool,
+    /// Two contexts in turns.
+    pub enable_dual_context: bool,
+    /// GPU.
+    pub gpu_id: u32,
+    /// Core of the consumer, if given.
+    pub cpu_core: Option<u32>,
+    /// PCA of every n-th batch; 0 = off.
+    pub pca_every_n_batches: u64,
+    /// Images inferred at once; the whole batch unless the file or the run says less.
+    pub images_per_inference: u32,
+}
+
+/// `dataset:`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dataset {
+    /// The capture.
+    pub pcap_path: Option<String>,
+    /// Its labels.
+    pub labels_path: Option<String>,
+}
+
+/// `stats:`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Samples, class means and PCA are reported.
+    pub enabled: bool,
+    /// Leading dimensions of a class mean.
+    pub top_k: u32,
+}
+
+/// The `tensorwire:` block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Batches open at once.
+    pub window: u32,
+    /// What becomes of partial batches.
+    pub missing: Missing,
+    /// What a full job ring does.
+    pub backpressure: Backpressure,
+    /// Slots of the job ring.
+    pub queue_depth: u32,
+    /// Longest wait for the first packet, in seconds.
+    pub startup_wait_s: u32,
+    /// Longest wait after the last packet, in seconds.
+    pub quiesce_wait_s: u32,
+    /// Checksums that the receiver checks.
+    pub verify: Verify,
+    /// A longer frame is placed, and counted as trimmed.
+    pub accept_trailer: bool,
+    /// Poller and producer.
+    pub rx_poll: RxPoll,
+    /// Receive descriptors.
+    pub rx_ring: u32,
+    /// Transmit descriptors.
+    pub tx_ring: u32,
+    /// Who infers.
+    pub inference_backend: Backend,
+    /// File that takes the features.
+    pub features: Option<String>,
+}
+
+/// `tensorwire.missing`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Missing {
+    /// Whole images of a partial batch are delivered.
+    Passthrough,
+    /// A partial batch is given up.
+    Drop,
+}
+
+/// `tensorwire.backpressure`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Backpressure {
+    /// The producer waits.
+    Block,
+    /// The batch is dropped and counted.
+    Drop,
+}
+
+/// `tensorwire.rx_poll`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RxPoll {
+    /// Fused when poller and producer share a core, split otherwise.
+    Auto,
+    /// One thread polls and reorders.
+    Fused,
+    /// Two threads.
+    Split,
+}
+
+/// `tensorwire.inference_backend`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// TensorRT where there is one, the CPU otherwise.
+    Auto,
+    /// TensorRT or nothing.
+    TensorRt,
+    /// The ONNX model on the CPU.
+    Onnx,
+    /// No inference: batches are received and given back.
+    None,
+}
+
+impl Config {
+    /// Shape of one image, `[channels, height, width]`; see [`Config::shape_given`].
+    #[must_use]
+    pub fn image_shape(&self) -> [u32; 3] {
+        let spec = self.geometry.spec();
+        [spec.channels, spec.height, spec.width]
+    }
+
+    /// Element type of the batch.
+    #[must_use]
+    pub fn output_type(&self) -> ElementType {
+        self.geometry.spec().output
+    }
+}
+
+/// An address as core's header builder wants it.
+pub(crate) fn octets(address: Option<Ipv4Addr>) -> [u8; 4] {
+    address.map_or([0; 4], |address| address.octets())
+}

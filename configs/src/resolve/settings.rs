@@ -1,0 +1,120 @@
+//! The blocks that are taken over as they are.
+
+use tensorwire_core::geometry::Geometry;
+
+use crate::diagnostic::Report;
+use crate::fields::Fields;
+use crate::model::{
+    Backend, Backpressure, Dataset, Inference, LogLevel, Missing, RxPoll, Settings, Stats,
+};
+use crate::resolve::geometry::Parts;
+use crate::resolve::notes;
+use crate::rules::Code;
+
+/// Alignment that TensorRT asks of an input address, in bytes.
+const TENSORRT_ALIGNMENT: usize = 256;
+
+pub(super) fn log_level(cfg: &Fields) -> Option<LogLevel> {
+    Some(match cfg.word("log_level")? {
+        "trace" => LogLevel::Trace,
+        "debug" => LogLevel::Debug,
+        "info" => LogLevel::Info,
+        "warn" => LogLevel::Warn,
+        "error" => LogLevel::Error,
+        "critical" => LogLevel::Critical,
+        _ => LogLevel::Off,
+    })
+}
+
+pub(super) fn inference(
+    fields: &Fields,
+    images: Option<u64>,
+    geometry: &Geometry,
+) -> Option<Inference> {
+    let images = images.map_or(Some(geometry.images_per_batch()), |n| u32::try_from(n).ok())?;
+    let owned = |key| fields.text(key).map(str::to_owned);
+    Some(Inference {
+        onnx_path: owned("onnx_path"),
+        engine_path: owned("engine_path"),
+        input_name: owned("input_name")?,
+        output_name: owned("output_name")?,
+        feature_dim: fields.small("feature_dim")?,
+        opt_min: fields.small("opt_min")?,
+        opt_avg: fields.small("opt_avg")?,
+        opt_max: fields.small("opt_max")?,
+        enable_fp16: fields.flag("enable_fp16"),
+        enable_int8: fields.flag("enable_int8"),
+        enable_cuda_graph: fields.flag("enable_cuda_graph"),
+        enable_dual_context: fields.flag("enable_dual_context"),
+        gpu_id: fields.small("gpu_id")?,
+        cpu_core: fields.small("cpu_core"),
+        pca_every_n_batches: fields.integer("pca_every_n_batches")?,
+        images_per_inference: images,
+    })
+}
+
+/// TensorRT reads each sub-batch at its own address in the batch.
+pub(super) fn check_backend(parts: &Parts<'_>, geometry: &Geometry, report: &mut Report<'_>) {
+    let tensorrt = parts.settings.word("inference_backend") == Some("tensorrt");
+    let images = parts.images_per_inference().and_then(|images| u32::try_from(images).ok());
+    let Some(images) = images.filter(|images| tensorrt && *images < geometry.images_per_batch())
+    else {
+        return;
+    };
+    if geometry.sub_batches_aligned(images, TENSORRT_ALIGNMENT) {
+        return;
+    }
+    let app = parts.app;
+    let message = format!(
+        "sub-batches of {images} × {} B do not begin at multiples of {TENSORRT_ALIGNMENT} bytes",
+        geometry.image_bytes()
+    );
+    report.add(
+        Code::Alignment,
+        &app.path("images_per_batch"),
+        app.span("images_per_batch"),
+        message,
+    );
+}
+
+pub(super) fn dataset(fields: Option<&Fields>) -> Dataset {
+    let owned = |key| fields.and_then(|fields| fields.text(key)).map(str::to_owned);
+    Dataset { pcap_path: owned("pcap_path"), labels_path: owned("labels_path") }
+}
+
+pub(super) fn stats(fields: &Fields) -> Option<Stats> {
+    Some(Stats { enabled: fields.flag("enabled"), top_k: fields.small("top_k")? })
+}
+
+pub(super) fn settings(fields: &Fields) -> Option<Settings> {
+    Some(Settings {
+        window: fields.small("window")?,
+        missing: match fields.word("missing")? {
+            "drop" => Missing::Drop,
+            _ => Missing::Passthrough,
+        },
+        backpressure: match fields.word("backpressure")? {
+            "drop" => Backpressure::Drop,
+            _ => Backpressure::Block,
+        },
+        queue_depth: fields.small("queue_depth")?,
+        startup_wait_s: fields.small("startup_wait_s")?,
+        quiesce_wait_s: fields.small("quiesce_wait_s")?,
+        verify: notes::verify(fields),
+        accept_trailer: fields.flag("accept_trailer"),
+        rx_poll: match fields.word("rx_poll")? {
+            "fused" => RxPoll::Fused,
+            "split" => RxPoll::Split,
+            _ => RxPoll::Auto,
+        },
+        rx_ring: fields.small("rx_ring")?,
+        tx_ring: fields.small("tx_ring")?,
+        inference_backend: match fields.word("inference_backend")? {
+            "tensorrt" => Backend::TensorRt,
+            "onnx" => Backend::Onnx,
+            "none" => Backend::None,
+            _ => Backend::Auto,
+        },
+        features: fields.text("features").map(str::to_owned),
+    })
+}

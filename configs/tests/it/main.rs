@@ -1,0 +1,11 @@
+//! What the configuration reader promises, through its public functions.
+
+mod cases;
+mod cases_app;
+mod corpus;
+mod mutations;
+mod output;
+mod robustness;
+mod rules;
+mod shipped;
+mod support;
