@@ -267,6 +267,12 @@ impl SwTx<'_> {
         self.side.free.len()
     }
 
+    /// How many received frames wait for a flush to be put on the receive ring.
+    #[must_use]
+    pub fn staged(&self) -> usize {
+        self.side.staged
+    }
+
     /// Puts the staged descriptors on the ring.
     fn publish(&mut self) {
         let TxSide { stage, staged, .. } = &mut *self.side;
