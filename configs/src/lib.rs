@@ -24,6 +24,7 @@ mod diagnostic;
 mod fields;
 mod json;
 mod model;
+mod report;
 mod resolve;
 mod scalar;
 mod source;
@@ -43,6 +44,7 @@ pub use model::{
     Address, Backend, Backpressure, Config, Dataset, Inference, LogLevel, Missing, PciAddress,
     Receiver, Region, RegionKind, RxPoll, Sender, Settings, Stats,
 };
+pub use report::geometry_report;
 pub use rules::explain;
 pub use scalar::mac;
 pub use source::{Position, Source, Span};

@@ -23,6 +23,8 @@ use device::{Device, Side};
 use geometry::Parts;
 use pipeline::End;
 
+pub(crate) use notes::bits_per_second;
+
 /// Where the two roles are declared, if they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Roles {

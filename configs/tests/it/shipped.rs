@@ -1,6 +1,6 @@
 //! The files in configs/.
 
-use tensorwire_configs::{Address, Mode, RegionKind, SHIPPED, Severity, Verdict};
+use tensorwire_configs::{Address, Mode, RegionKind, SHIPPED, Severity, Verdict, geometry_report};
 use tensorwire_core::geometry::{ElementType, Geometry, GeometrySpec};
 use tensorwire_core::time::Nanos;
 
@@ -104,4 +104,11 @@ fn roles_layouts_and_types_by_file() {
         assert_eq!((spec.input, config.output_type()), (ElementType::Int8, ElementType::Fp16));
         assert_eq!(config.software_loopback, text.contains("loopback: \"sw\""), "{name}");
     }
+}
+
+#[test]
+fn the_report_draws_the_sequence_number_where_it_is() {
+    let report = |name| geometry_report(&check(file(name)).config.expect("a valid file"));
+    insta::assert_snapshot!("geometry_documented", report("resnet50_rx_spark_xhost.yaml"));
+    insta::assert_snapshot!("geometry_routable", report("resnet50_routable_loopback.yaml"));
 }
