@@ -11,6 +11,7 @@ use crate::source::Span;
 /// A JSON value.
 #[derive(Clone, Debug)]
 pub(crate) enum Json {
+    Bool(bool),
     Number(u64),
     Text(String),
     List(Vec<Json>),
@@ -40,6 +41,7 @@ impl Json {
 
     fn write(&self, out: &mut String, level: usize) {
         match self {
+            Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
             Self::Number(value) => {
                 let _ = write!(out, "{value}");
             }

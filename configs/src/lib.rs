@@ -27,9 +27,11 @@ mod model;
 mod report;
 mod resolve;
 mod scalar;
+mod schema;
 mod source;
 mod tree;
 
+pub mod docs;
 pub mod render;
 pub mod rules;
 pub mod table;
@@ -47,6 +49,7 @@ pub use model::{
 pub use report::geometry_report;
 pub use rules::explain;
 pub use scalar::mac;
+pub use schema::schema;
 pub use source::{Position, Source, Span};
 
 use diagnostic::Report;

@@ -72,6 +72,12 @@ fn c16_one_default_for_the_sequence_number() {
         let bare = check(&bare).config.expect("the defaults are right");
         assert_eq!(bare.geometry.spec(), &documented, "{name} without the keys");
     }
+    let schema = tensorwire_configs::schema();
+    let width = format!("\"default\": {}", documented.seq_bit_width);
+    let after = schema.split("\"seq_bit_width\"").nth(1).expect("in the schema");
+    assert!(after.split('}').next().is_some_and(|field| field.contains(&width)));
+    let page = include_str!("../../../docs/config.md");
+    assert!(page.contains("`seq_bit_width` | 1 to 32 (bits) | 12 |"), "docs/config.md says so");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod cases;
 mod cases_app;
 mod corpus;
+mod docs;
 mod mutations;
 mod output;
 mod robustness;

@@ -1,6 +1,7 @@
 //! What people and programs get to see.
 
 use tensorwire_configs::render::{Format, diagnostic, render, summary};
+use tensorwire_configs::schema;
 
 use crate::support::{check, file, the, with};
 
@@ -44,7 +45,7 @@ fn machine_formats() {
     insta::assert_snapshot!("github", render(&[&checked], Format::Github));
     let json = render(&[&checked], Format::Json);
     insta::assert_snapshot!("json", json);
-    for text in [json, render(&[&checked], Format::Sarif)] {
+    for text in [json, render(&[&checked], Format::Sarif), schema()] {
         let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert!(value.is_object());
     }
