@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-use tensorwire_core::flow::FlowTable;
+use tensorwire_core::flow::{FlowMatch, FlowTable, FlowTableError};
 use tensorwire_core::geometry::{ElementType, Geometry, Pools};
 use tensorwire_core::header::{HeaderSpec, Verify};
 use tensorwire_core::time::Nanos;
@@ -163,11 +163,25 @@ pub struct Receiver {
     /// The NIC hands over matching packets only.
     pub flow_isolation: bool,
     /// Flows of the queue, in file order; one that takes everything where the file has none.
-    pub flows: FlowTable,
+    pub flows: Vec<FlowMatch>,
     /// The flows whose packets are reordered; empty = all.
     pub reordered_flows: Vec<u32>,
     /// Buffers and rings, as they were checked.
     pub pools: Pools,
+}
+
+impl Receiver {
+    /// The flows as a NIC matches them.
+    ///
+    /// # Errors
+    ///
+    /// None for a receiver of a checked file: it has no more flows than a table holds, each with
+    /// its own id.
+    pub fn flow_table(&self) -> Result<FlowTable, FlowTableError> {
+        let mut table = FlowTable::new();
+        self.flows.iter().try_for_each(|flow| table.push(flow))?;
+        Ok(table)
+    }
 }
 
 /// The sending side.

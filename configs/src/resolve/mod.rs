@@ -9,7 +9,7 @@ mod pipeline;
 mod reorder;
 mod settings;
 
-use tensorwire_core::flow::FlowTable;
+use tensorwire_core::flow::FlowMatch;
 use tensorwire_core::geometry::Geometry;
 
 use crate::Options;
@@ -185,7 +185,7 @@ fn assemble(
     device: &Device<'_>,
     parts: &Parts<'_>,
     geometry: Geometry,
-    flows: Option<(FlowTable, Vec<u32>)>,
+    flows: Option<(Vec<FlowMatch>, Vec<u32>)>,
     options: &Options,
 ) -> Option<Config> {
     let at = |region: Option<&Fields>| {

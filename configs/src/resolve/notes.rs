@@ -1,5 +1,6 @@
 //! What a right configuration does to a stream: limits, rates and traps, with their numbers.
 
+use tensorwire_core::flow::PortRange;
 use tensorwire_core::geometry::{Effect, Geometry, Grouped, Overlap};
 use tensorwire_core::header::Verify;
 
@@ -264,10 +265,14 @@ pub(super) fn check_sender(
 /// Whether a flow lets the sender's ports in. Its IPv4 length is not looked at: the sequence may
 /// lie on it.
 fn any_flow(receiver: &Receiver, sender: &Sender) -> bool {
-    receiver.flows.as_slice().iter().any(|flow| {
-        flow.udp_src.is_none_or(|ports| ports.contains(sender.header.udp_src))
-            && flow.udp_dst.is_none_or(|ports| ports.contains(sender.header.udp_dst))
-    })
+    let takes = |ports: Option<PortRange>, port: u16| {
+        ports.is_none_or(|ports| (ports.first()..=ports.last()).contains(&port))
+    };
+    let header = &sender.header;
+    receiver
+        .flows
+        .iter()
+        .any(|flow| takes(flow.udp_src, header.udp_src) && takes(flow.udp_dst, header.udp_dst))
 }
 
 /// `20.3 Gb/s`, `16.4 Mb/s`: three digits or so.

@@ -1,6 +1,6 @@
 //! The application: which queue receives, which sends, and what happens in between.
 
-use tensorwire_core::flow::{FlowMatch, FlowTable, PortRange};
+use tensorwire_core::flow::{FlowMatch, MAX_FLOWS, PortRange};
 use tensorwire_core::geometry::Pools;
 use tensorwire_core::header::HeaderSpec;
 use tensorwire_core::time::Nanos;
@@ -173,18 +173,19 @@ pub(super) fn flows(
     app: &Fields,
     end: &End<'_>,
     report: &mut Report<'_>,
-) -> Option<(FlowTable, Vec<u32>)> {
+) -> Option<(Vec<FlowMatch>, Vec<u32>)> {
     let queue = end.queue.integer("id")?;
-    let mut table = FlowTable::default();
+    let mut flows = Vec::new();
     for flow in end.half.maps("flows").filter(|flow| target(flow) == Some(queue)) {
-        let id = flow.small("id")?;
-        if table.push(flow_match(id, flow.map("match"))?).is_err() && report_full(flow, report) {
-            return None;
+        flows.push(flow_match(flow.small("id")?, flow.map("match"))?);
+        if flows.len() == MAX_FLOWS + 1 {
+            let message = format!("more flows than the {MAX_FLOWS} that a queue has");
+            report.add(Code::Range, &flow.path("id"), flow.span("id"), message);
         }
     }
     if end.half.items("flows").is_empty() {
         // Without flows and isolation every UDP frame goes to the queue.
-        table.push(FlowMatch::any(0)).ok()?;
+        flows.push(FlowMatch::any(0));
     }
     let known: Vec<Option<u64>> = end.half.maps("flows").map(|flow| flow.integer("id")).collect();
     let mut ids: Vec<u32> = Vec::new();
@@ -199,28 +200,16 @@ pub(super) fn flows(
     }
     let mut configs = end.half.maps("reorder_configs");
     if app.given("flow_ids").is_some() {
-        return Some((table, ids));
+        return Some((flows, ids));
     }
     if let Some(config) = configs.next() {
         ids = config.integers("flow_ids").filter_map(|(id, _)| u32::try_from(id).ok()).collect();
     } else {
-        for flow in table.as_slice() {
+        for flow in &flows {
             check_spread(end.half, flow.id.into(), (&app.path, app.anchor), report);
         }
     }
-    Some((table, ids))
-}
-
-/// Says that the table is full; a duplicate id is reported where flows are checked.
-fn report_full(flow: &Fields, report: &mut Report<'_>) -> bool {
-    let path = flow.path("id");
-    if report.has(Code::Twice, &path) {
-        return false;
-    }
-    let message =
-        format!("more flows than the {} that a receiver has", tensorwire_core::flow::MAX_FLOWS);
-    report.add(Code::Range, &path, flow.span("id"), message);
-    true
+    Some((flows, ids))
 }
 
 fn flow_match(id: u32, matched: Option<&Fields>) -> Option<FlowMatch> {
@@ -234,7 +223,7 @@ fn flow_match(id: u32, matched: Option<&Fields>) -> Option<FlowMatch> {
 pub(super) fn receiver(
     end: &End<'_>,
     (region, output_region): (usize, usize),
-    (flows, reordered_flows): (FlowTable, Vec<u32>),
+    (flows, reordered_flows): (Vec<FlowMatch>, Vec<u32>),
     pools: Pools,
 ) -> Option<Receiver> {
     Some(Receiver {

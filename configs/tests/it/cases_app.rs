@@ -322,6 +322,25 @@ fn i06_an_image_that_does_not_divide() {
 }
 
 #[test]
+fn as_many_flows_as_a_queue_has() {
+    let flows = |count: u32| {
+        let mut text = String::from("          flows:\n");
+        for id in 0..count {
+            text.push_str(&format!(
+                "            - {{name: f, id: {id}, action: {{type: queue, id: 0}}}}\n"
+            ));
+        }
+        let (before, rest) = MINI.split_once("          flows:\n").expect("flows");
+        let (_, after) = rest.split_once("bench_rx:").expect("the block behind them");
+        check(&format!("{before}{text}bench_rx:{after}"))
+    };
+    let config = flows(64).config.expect("64 flows");
+    assert_eq!(config.rx.expect("a receiver").flow_table().map(|table| table.len()), Ok(64));
+    assert_eq!(errors(&flows(65)), ["TW0303"]);
+    assert_eq!(errors(&flows(70)), ["TW0303"]);
+}
+
+#[test]
 fn p17_a_jumbo_frame_fits_its_buffers_or_is_refused() {
     // 2 × 1000 × 4 elements in one packet of 8000 bytes: frames of 8064.
     let text = with(MINI, "height: 16, width: 16", "channels: 2, height: 1000, width: 4");

@@ -1,6 +1,7 @@
 //! The files in configs/.
 
 use tensorwire_configs::{Address, Mode, RegionKind, SHIPPED, Severity, Verdict, geometry_report};
+use tensorwire_core::flow::PortRange;
 use tensorwire_core::geometry::{ElementType, Geometry, GeometrySpec};
 use tensorwire_core::time::Nanos;
 
@@ -66,9 +67,10 @@ fn the_documented_values() {
     assert_eq!((rx.poller_core, rx.producer_core), (Some(18), Some(19)));
     assert_eq!((rx.batch_size, rx.timeout, rx.flow_isolation), (8192, Nanos::ZERO, true));
     assert_eq!((rx.region, rx.output_region), (1, 2));
+    assert_eq!(rx.flow_table().map(|table| table.len()), Ok(1));
     let [flow] = rx.flows.as_slice() else { panic!("one flow") };
     assert_eq!(flow.id, 201);
-    assert!(flow.udp_src.is_some_and(|ports| ports.contains(4096) && !ports.contains(4097)));
+    assert_eq!(flow.udp_src, Some(PortRange::single(4096)));
     assert!(rx.pools.retained && rx.pools.rx_ring == 8192);
     let tx = config.tx.expect("a sender");
     assert_eq!((tx.worker_core, tx.queue_core, tx.batch_size), (Some(16), Some(17), 4096));
