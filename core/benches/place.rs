@@ -37,7 +37,7 @@ fn headers(order: &[u32]) -> Vec<[u8; 64]> {
     let mut all = Vec::with_capacity(order.len());
     for &number in order {
         header::build(&spec, &mut frame).expect("a frame of the geometry");
-        header::set_sequence(&mut frame, geometry.seq_field(), number % 4096);
+        assert!(header::set_sequence(&mut frame, geometry.seq_field(), number % 4096));
         let mut head = [0; 64];
         head.copy_from_slice(frame.first_chunk::<64>().expect("a frame has a header"));
         all.push(head);

@@ -65,7 +65,7 @@ fuzz_target!(|bytes: &[u8]| {
     let port = Some(PortRange::single(4096));
     let mut flows = FlowTable::new();
     flows
-        .push(FlowMatch { udp_src: port, udp_dst: port, ..FlowMatch::any(7) })
+        .push(&FlowMatch { udp_src: port, udp_dst: port, ..FlowMatch::any(7) })
         .expect("room for one flow");
     let check = PacketCheck::new(&geometry, &flows, verify, input.accept_trailer);
 
