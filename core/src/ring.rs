@@ -22,8 +22,8 @@ struct Line(AtomicU32);
 
 /// The storage of a queue of at most `SLOTS` items between two threads.
 ///
-/// `SLOTS` is a power of two, up to 2^31. The capacity is chosen when the ring is split; it need
-/// not be a power of two.
+/// `SLOTS` is a power of two, up to 2^31; a ring of another size does not compile. The capacity is
+/// chosen when the ring is split; it need not be a power of two.
 ///
 /// ```
 /// let mut ring = tensorwire_core::ring::Ring::<u32, 8>::new();
@@ -35,6 +35,10 @@ struct Line(AtomicU32);
 /// # Ok::<(), tensorwire_core::ring::CapacityError>(())
 /// ```
 ///
+/// The storage is not 6:
+/// ```compile_fail,E0080
+/// let ring = tensorwire_core::ring::Ring::<u32, 6>::new();
+/// ```
 /// An end can only go to another thread if the items can:
 /// ```compile_fail,E0277
 /// let mut ring = tensorwire_core::ring::Ring::<std::rc::Rc<u8>, 8>::new();
