@@ -253,6 +253,12 @@ impl<'m> CpuReorder<'m> {
         self.stats
     }
 
+    /// Packets of batches that are closed and that have not come back.
+    #[must_use]
+    pub fn retained(&self) -> usize {
+        self.retained.as_ref().map_or(0, |retained| retained.done.len())
+    }
+
     /// The payload of a frame; `None` if the frame is too short for it.
     #[inline]
     fn payload<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {

@@ -103,7 +103,12 @@ pub struct Outcome {
 #[derive(Debug)]
 struct Watched<'n> {
     tx: SwTx<'n>,
-    lost: u64,
+    /// Frames that must arrive in a row for the receiver to know where it is.
+    settle: u64,
+    /// Frames from the first to the last lost one, with no more than `settle` between two of them.
+    burst: u64,
+    /// Frames that arrived since the last one was lost.
+    since: u64,
     longest: u64,
 }
 
@@ -115,9 +120,13 @@ impl TxQueue for Watched<'_> {
     fn send(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
         let before = self.tx.nic_stats().missed;
         self.tx.send(len, fill)?;
-        let missed = self.tx.nic_stats().missed - before;
-        self.lost = if missed > 0 { self.lost + missed } else { 0 };
-        self.longest = self.longest.max(self.lost);
+        if self.tx.nic_stats().missed == before {
+            self.since += 1;
+            return Ok(());
+        }
+        self.burst = if self.since < self.settle { self.burst + self.since + 1 } else { 1 };
+        self.since = 0;
+        self.longest = self.longest.max(self.burst);
         Ok(())
     }
 
@@ -242,7 +251,8 @@ fn sender<'a>(
     tx: SwTx<'a>,
     frames: &'a Frames,
 ) -> Result<Sender<'a>, Failure> {
-    let watched = Watched { tx, lost: 0, longest: 0 };
+    let settle = u64::from(geometry.confirmations() + 2 * plan.wire.shuffle);
+    let watched = Watched { tx, settle, burst: 0, since: settle, longest: 0 };
     let faulty =
         Faulty::new(watched, plan.wire, geometry.frame_bytes()).map_err(|error| refused(&error))?;
     let per_pass = plan.images * u64::from(geometry.packets_per_image());
@@ -360,8 +370,12 @@ impl Simulation<'_, '_> {
         }
     }
 
-    /// When nobody has anything to do, the time of the first who will.
+    /// When nobody has anything to do, the time of the first who will. Not while frames wait to be
+    /// polled or the reorder is busy: those will be there soon, and no machine knows of them yet.
     fn jump(&mut self, last: [Next; 3]) {
+        if self.receiver.rx().waiting() > 0 || self.receiver.reorder().retained() > 0 {
+            return;
+        }
         let mut wake_up = None;
         for next in last {
             match next {

@@ -153,8 +153,10 @@ impl Certainty {
             && plan.sink_fault.is_none()
             && plan.backpressure == Backpressure::Block
             && plan.missing == MissingPolicy::Passthrough;
-        let limit = geometry.largest_placed_burst();
-        Self { unmixed_up_to: calm.then_some(limit / u64::from(spread)), anchored, exact }
+        // At either end of a burst the shuffle can widen it.
+        let limit = geometry.largest_placed_burst() / u64::from(spread);
+        let limit = limit.checked_sub(u64::from(reach) * 2);
+        Self { unmixed_up_to: limit.filter(|_| calm), anchored, exact }
     }
 }
 
