@@ -1,4 +1,19 @@
-//! Software NIC and CPU stages.
+//! The pipeline on a machine with nothing: a NIC in software, and the stages on the CPU.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`nic`] | what is sent on one end is received on the other, through rings and pools as configured |
+//! | [`wire`] | faults between a sender and any transmit queue: loss, copies, shuffling |
+//! | [`reorder`] | payloads into their slots, converted; at placement, or kept until the batch closes |
+//! | [`infer`] | inference without a model: a CRC of each image, or nothing; fails as planned |
+//! | [`pool`] | the memory under all of it, reached through tokens; the only unsafe code here |
+//! | [`simulation`] | the whole pipeline in one thread, decided by a seed and checked at every step |
+//! | [`clock`], [`prng`] | virtual time and seeded numbers |
+//!
+//! `nic`, `wire`, `reorder` and `infer` implement the traits of `tensorwire_core::port` and run in
+//! the product as they run here: the software loopback is one thread on each end of a
+//! [`nic::SwNic`]. Nothing here reads a clock, sleeps, or allocates once it is made (the simulation
+//! apart, which keeps a list of what came out).
 
 pub mod clock;
 pub mod infer;

@@ -251,7 +251,7 @@ fn sender<'a>(
     tx: SwTx<'a>,
     frames: &'a Frames,
 ) -> Result<Sender<'a>, Failure> {
-    let settle = u64::from(geometry.confirmations() + 2 * plan.wire.shuffle);
+    let settle = u64::from(geometry.confirmations()) + 2 * u64::from(plan.wire.shuffle);
     let watched = Watched { tx, settle, burst: 0, since: settle, longest: 0 };
     let faulty =
         Faulty::new(watched, plan.wire, geometry.frame_bytes()).map_err(|error| refused(&error))?;
