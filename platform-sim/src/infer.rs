@@ -1,9 +1,9 @@
 //! Inference stages without a model: one that hashes images, and one that does nothing.
 //!
 //! [`HashInfer`] makes the CRC-32 of each image its feature vector, so a test knows for every image
-//! that came out whether each of its bytes was right. [`NullInfer`] is `inference_backend: none`: it
-//! measures the road there. Both compute in `submit` and keep up to two results, as a device with
-//! two batches in flight does, and both can be told to fail ([`FailPlan`]).
+//! that came out whether each of its bytes was right. [`NullInfer`] is `inference_backend: none`:
+//! it measures the road there. Both compute in `submit` and keep up to two results, as a device
+//! with two batches in flight does, and both can be told to fail ([`FailPlan`]).
 
 use tensorwire_core::burst::{Burst, InFlight};
 use tensorwire_core::port::{Event, Infer, Outputs, StageError, Ticket};

@@ -2,12 +2,12 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`nic`] | what is sent on one end is received on the other, through rings and pools as configured |
+//! | [`nic`] | what is sent on one end is received on the other, through real rings and pools |
 //! | [`wire`] | faults between a sender and any transmit queue: loss, copies, shuffling |
-//! | [`reorder`] | payloads into their slots, converted; at placement, or kept until the batch closes |
+//! | [`reorder`] | payloads into their slots, converted: at placement, or when the batch closes |
 //! | [`infer`] | inference without a model: a CRC of each image, or nothing; fails as planned |
 //! | [`pool`] | the memory under all of it, reached through tokens; the only unsafe code here |
-//! | [`simulation`] | the whole pipeline in one thread, decided by a seed and checked at every step |
+//! | [`simulation`] | the whole pipeline in one thread, decided by a seed, checked every step |
 //! | [`clock`], [`prng`] | virtual time and seeded numbers |
 //!
 //! `nic`, `wire`, `reorder` and `infer` implement the traits of `tensorwire_core::port` and run in

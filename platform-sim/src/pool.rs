@@ -3,18 +3,19 @@
 //!
 //! Who may touch a buffer is said by a token that exists once. A packet buffer is either a
 //! [`FreeBuf`], which the wire writes through, or a [`PacketDesc`], which the application reads
-//! through; [`PacketPool::publish`] and [`PacketPool::reclaim`] turn the one into the other. A batch
-//! buffer belongs to a [`Burst`]: written through `&mut Burst<Filling>`, read through a shared
-//! borrow in the later states. Tokens travel between threads by safe means (a ring), which orders
-//! what was written before the move before what is read after it.
+//! through; [`PacketPool::publish`] and [`PacketPool::reclaim`] turn the one into the other. A
+//! batch buffer belongs to a [`Burst`]: written through `&mut Burst<Filling>`, read through a
+//! shared borrow in the later states. Tokens travel between threads by safe means (a ring), which
+//! orders what was written before the move before what is read after it.
 //!
 //! A token of another pool is refused: it names its pool, and no two pools of a process have the
 //! same name.
 //!
 //! Slots of a batch are written past the caches (non-temporal stores), which hardware keeps in no
 //! order until a fence. One fence per slot would double the time of a batch, so
-//! [`BatchMemory::convert`] leaves it out and marks the buffer instead; until [`BatchMemory::fence`]
-//! has been called on the same thread, nobody can read the buffer or write to it in another way.
+//! [`BatchMemory::convert`] leaves it out and marks the buffer instead; until
+//! [`BatchMemory::fence`] has been called on the same thread, nobody can read the buffer or write
+//! to it in another way.
 #![allow(unsafe_code)] // slices into one allocation, kept apart by tokens; see the SAFETY comments
 
 use std::alloc::{self, Layout};
@@ -90,7 +91,8 @@ struct Region {
 unsafe impl Send for Region {}
 
 // SAFETY: a shared region gives out addresses, not access; the two functions that make slices of
-// them are unsafe, and their callers see to it that no byte is written while another thread uses it.
+// them are unsafe, and their callers see to it that no byte is written while another thread uses
+// it.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -391,7 +393,8 @@ pub struct BatchMemory {
     region: Region,
     pool: PoolId,
     kernel: Kernel,
-    /// The same, leaving out the fence after each call. See `marks` for why nobody meets such a slot.
+    /// The same, leaving out the fence after each call. See `marks` for why nobody meets such a
+    /// slot.
     unfenced: Kernel,
     /// For each buffer the thread whose stores to it may not be in order, or [`IN_ORDER`].
     ///
@@ -410,9 +413,9 @@ impl BatchMemory {
     pub fn new(pool: &BurstPool, batch_bytes: usize, kernel: Kernel) -> Result<Self, MemoryError> {
         let buffers = usize::from(pool.buffers());
         let region = Region::new(buffers, batch_bytes)?;
-        // SAFETY: this kernel is used in `convert` only, on a buffer that was marked with the thread
-        // that calls it. All other access, from whatever thread, is refused while the mark is there,
-        // `Drop` included, and the mark goes only after that thread has called `fence`.
+        // SAFETY: this kernel is used in `convert` only, on a buffer that was marked with the
+        // thread that calls it. All other access, from whatever thread, is refused while the mark
+        // is there, `Drop` included, and the mark goes only after that thread has called `fence`.
         let unfenced = unsafe { kernel.defer_fence() };
         let marks = (0..buffers).map(|_| AtomicU64::new(IN_ORDER)).collect();
         Ok(Self { region, pool: pool.id(), kernel, unfenced, marks })
@@ -518,8 +521,8 @@ impl BatchMemory {
         true
     }
 
-    /// Puts the stores of [`BatchMemory::convert`] in order, before the buffer is read, written to in
-    /// another way, or handed on.
+    /// Puts the stores of [`BatchMemory::convert`] in order, before the buffer is read, written to
+    /// in another way, or handed on.
     ///
     /// False, and nothing is done, for a token of another pool and for a buffer that another thread
     /// has written to.

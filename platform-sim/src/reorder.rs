@@ -6,8 +6,8 @@
 //! - *At placement*: the payload is converted when its packet is placed, and the packet goes back
 //!   to the NIC with its burst. The faster one on a CPU: the payload is still in the cache.
 //! - *At close*: packets are kept until their batch closes, are all converted then, and come back
-//!   through [`Reorder::poll_done`], which is what a GPU does. It exists so that this road, with its
-//!   larger packet pool and its pending reorders, is travelled on every machine.
+//!   through [`Reorder::poll_done`], which is what a GPU does. It exists so that this road, with
+//!   its larger packet pool and its pending reorders, is travelled on every machine.
 //!
 //! Both give the same bytes. Slots without a packet are zeroed when the batch closes, and only
 //! those.
