@@ -92,6 +92,10 @@ fn actions<'t>(flow: &'t Fields, side: Side, report: &mut Report<'_>) -> Vec<&'t
                 .add(Code::OneOf, &flow.path("actions"), span, "`actions` beside `action`")
                 .second(one.key_span, "one action here")
                 .help("keep one of the two");
+            return flow.map("action").into_iter().collect();
+        }
+        (None, Some(list)) if list.item.is_empty_list() => {
+            report.add(Code::Action, &flow.path("actions"), list.key_span, "no action is listed");
         }
         (None, None) => {
             let need = match side {
@@ -210,7 +214,7 @@ fn check_queue_action(
                 .second(earlier.1, "first here");
         }
     }
-    if ids.len() > 1 {
+    if spread(action) {
         let (path, span) = (action.path("ids"), action.span("ids"));
         let ecpri = flow.map("match").and_then(|matched| matched.given("ecpri"));
         if let Some(ecpri) = ecpri {
@@ -221,6 +225,12 @@ fn check_queue_action(
         let message = "packets are spread over several queues; tensorwire reads one";
         report.add(Code::ManyQueues, &path, span, message);
     }
+}
+
+/// Whether a queue action spreads its packets over several queues.
+pub(super) fn spread(action: &Fields) -> bool {
+    let mut ids = action.integers("ids").map(|(id, _)| id);
+    ids.next().is_some_and(|first| ids.any(|id| id != first))
 }
 
 fn check_match(half: &Fields, flow: &Fields, report: &mut Report<'_>) {

@@ -111,8 +111,8 @@ pub(super) fn output_region<'t>(
             unresolved("region", name, names, &path, app.span("memory_region"), report);
         }
         let at = at?;
-        feeds_no_queue(device, name, (&path, app.span("memory_region")), report);
-        return found(at);
+        let place = (&*path, app.span("memory_region"));
+        return found(at).filter(|_| feeds_no_queue(device, name, place, report));
     }
     let mut configs = rx.maps("reorder_configs");
     if let (Some(config), None) = (configs.next(), configs.next()) {
@@ -157,7 +157,12 @@ pub(super) fn output_region<'t>(
 }
 
 /// Batches are not built where packets arrive.
-fn feeds_no_queue(device: &Device<'_>, name: &str, place: (&str, Span), report: &mut Report<'_>) {
+fn feeds_no_queue(
+    device: &Device<'_>,
+    name: &str,
+    place: (&str, Span),
+    report: &mut Report<'_>,
+) -> bool {
     let mut queues = [Side::Rx, Side::Tx].into_iter().flat_map(|side| device.queues(side));
     let user = queues.find_map(|(_, queue)| {
         queue.texts("memory_regions").find(|(other, _)| *other == name).map(|(_, span)| span)
@@ -166,6 +171,7 @@ fn feeds_no_queue(device: &Device<'_>, name: &str, place: (&str, Span), report: 
         let message = format!("`{name}` feeds a queue; batches need a region of their own");
         report.add(Code::OutputRegion, place.0, place.1, message).second(user, "the queue");
     }
+    user.is_none()
 }
 
 /// The flows of the receiver's queue, and those of them that are reordered (empty = all).

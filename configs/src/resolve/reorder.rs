@@ -6,6 +6,7 @@ use crate::diagnostic::Report;
 use crate::fields::Fields;
 use crate::model::RegionKind;
 use crate::resolve::device::{Device, region_kind, unique, unresolved, unresolved_id};
+use crate::resolve::flows::spread;
 use crate::rules::Code;
 use crate::source::Span;
 
@@ -58,7 +59,7 @@ pub(super) fn check_spread(rx: &Fields, id: u64, place: (&str, Span), report: &m
     let actions = flow
         .into_iter()
         .flat_map(|flow| flow.map("action").into_iter().chain(flow.maps("actions")));
-    for action in actions.filter(|action| action.items("ids").len() > 1) {
+    for action in actions.filter(|action| spread(action)) {
         let message = format!("flow {id} is spread over several queues, so it cannot be reordered");
         report.add(Code::Rss, place.0, place.1, message).second(action.span("ids"), "spread here");
     }

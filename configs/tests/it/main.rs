@@ -3,6 +3,7 @@
 mod cases;
 mod cases_app;
 mod corpus;
+mod device;
 mod docs;
 mod mutations;
 mod output;

@@ -136,9 +136,14 @@ fn ten_mebibytes_of_anything_are_refused_within_a_second() {
         b"- ".repeat(SIZE / 2),
         b"a: b: c\n".repeat(SIZE / 8),
         "é".repeat(SIZE / 2).into_bytes(),
+        // Cut in the middle of a character.
+        format!("a{}", "é".repeat(SIZE / 2)).into_bytes(),
     ];
     for bytes in junk {
         let time = judged(&bytes);
+        let found = check_bytes("x", &bytes, &Options::default()).diagnostics;
+        let number = found.first().map(|found| found.code.to_string());
+        assert!(matches!(number.as_deref(), Some("TW0101" | "TW0102")), "{number:?}");
         assert!(time < Duration::from_secs(1), "{time:?} for {:?}…", &bytes[..8]);
     }
 }
