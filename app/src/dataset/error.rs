@@ -3,11 +3,15 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use tensorwire_core::geometry::Violations;
+
+use super::capture::LoadError;
 use super::cifar10::CifarError;
 use super::file::FileError;
 use super::images::FolderError;
 use super::labels::LabelsError;
 use super::pcap::PcapError;
+use super::prepare::PrepareError;
 
 /// Whose fault an error is; it decides the exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,17 @@ pub enum DatasetError {
         /// Why.
         error: PcapError,
     },
+    /// A capture was not loaded.
+    Load {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: LoadError,
+    },
+    /// A capture was not prepared.
+    Prepare(PrepareError),
+    /// The geometry does not hold: every rule that is broken.
+    Geometry(Box<Violations>),
     /// An image that the source does not have.
     OutOfRange {
         /// The image, from 0.
@@ -63,6 +78,11 @@ impl DatasetError {
             | Self::Folder(_)
             | Self::Labels(_)
             | Self::Pcap { .. } => ErrorClass::File,
+            Self::Load { error, .. } if error.is_config() => ErrorClass::Config,
+            Self::Load { .. } => ErrorClass::File,
+            Self::Prepare(error) if error.is_file() => ErrorClass::File,
+            Self::Prepare(error) if !error.is_config() => ErrorClass::Usage,
+            Self::Prepare(_) | Self::Geometry(_) => ErrorClass::Config,
             Self::OutOfRange { .. } => ErrorClass::Usage,
         }
     }
@@ -76,6 +96,9 @@ impl fmt::Display for DatasetError {
             Self::Folder(error) => error.fmt(f),
             Self::Labels(error) => error.fmt(f),
             Self::Pcap { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Load { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Prepare(error) => error.fmt(f),
+            Self::Geometry(violations) => violations.fmt(f),
             Self::OutOfRange { index, images } => {
                 write!(f, "there is no image {index} of {images}")
             }
@@ -92,7 +115,9 @@ impl std::error::Error for DatasetError {
             Self::Folder(error) => error.source(),
             Self::Labels(error) => error.source(),
             Self::Pcap { error, .. } => error.source(),
-            Self::OutOfRange { .. } => None,
+            Self::Load { error, .. } => error.source(),
+            Self::Prepare(error) => error.source(),
+            Self::Geometry(_) | Self::OutOfRange { .. } => None,
         }
     }
 }
@@ -114,4 +139,5 @@ from! {
     CifarError => Cifar,
     FolderError => Folder,
     LabelsError => Labels,
+    PrepareError => Prepare,
 }

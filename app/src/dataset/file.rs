@@ -113,6 +113,21 @@ pub(crate) struct NewFile {
     writer: Option<BufWriter<File>>,
 }
 
+/// Creates a file of a name that nobody has. A process that was killed may have left one behind,
+/// and in a container the next one has the same id.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut number = 0;
+    loop {
+        let temporary = with_suffix(path, &format!(".{}-{number}.tmp", std::process::id()));
+        match File::options().write(true).create_new(true).open(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 100 => {
+                number += 1;
+            }
+            result => return Ok((temporary, result?)),
+        }
+    }
+}
+
 impl NewFile {
     /// Begins the file `path`.
     ///
@@ -127,12 +142,7 @@ impl NewFile {
             let problem = FileProblem::NotAFile(kind);
             return Err(FileError { doing: "write", path: path.to_path_buf(), problem });
         }
-        let temporary = with_suffix(path, &format!(".{}.tmp", std::process::id()));
-        let file = File::options()
-            .write(true)
-            .create_new(true)
-            .open(&temporary)
-            .map_err(FileError::io("write", path))?;
+        let (temporary, file) = create_beside(path).map_err(FileError::io("write", path))?;
         let writer = Some(BufWriter::with_capacity(1 << 20, file));
         Ok(Self { path: path.to_path_buf(), temporary, writer })
     }
@@ -256,6 +266,19 @@ mod tests {
         whole.publish().expect("renamed");
         assert_eq!(names(dir.path()), ["a.bin"]);
         assert_eq!(fs::read(&path).expect("there"), b"new");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_not_in_the_way() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("a.bin");
+        let killed = NewFile::create(&path).expect("writable");
+        let mut next = NewFile::create(&path).expect("writable");
+        next.write(b"new").expect("writable");
+        next.publish().expect("renamed");
+        assert_eq!(fs::read(&path).expect("there"), b"new");
+        drop(killed);
+        assert_eq!(names(dir.path()), ["a.bin"]);
     }
 
     #[test]

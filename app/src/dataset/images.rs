@@ -287,13 +287,15 @@ mod tests {
             ppm(dir.path(), name, value);
         }
         ppm(dir.path(), "dog/c.ppm", 12);
+        ppm(dir.path(), "cat/zz.ppm", 21);
         ppm(dir.path(), ".hidden/a.ppm", 99);
         ppm(dir.path(), "cat/.hidden.ppm", 99);
         fs::write(dir.path().join("cat/readme.txt"), "x").expect("writable");
         fs::create_dir(dir.path().join("empty")).expect("writable");
         let mut source = ImageFolder::open(dir.path()).expect("opened");
         assert_eq!(source.classes(), ["cat", "dog"]);
-        let expected = [(Some(0), 20), (Some(1), 10), (Some(1), 11), (Some(1), 12)];
+        let expected = [(0, 20), (1, 10), (0, 21), (1, 11), (1, 12)];
+        let expected = expected.map(|(class, value)| (Some(class), value));
         assert_eq!(read_all(&mut source), expected);
         assert_eq!(source.notes(), ["1 files with other endings were left out"]);
     }

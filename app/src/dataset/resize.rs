@@ -191,9 +191,12 @@ mod tests {
         out
     }
 
+    /// Width and height.
+    type Size = (u32, u32);
+
     /// CRC-32 of `Image.frombytes("RGB", from, pattern).resize(to, Image.BILINEAR).tobytes()`,
     /// computed with Pillow 12.0.0.
-    const PILLOW: &[((u32, u32), (u32, u32), u32)] = &[
+    const PILLOW: &[(Size, Size, u32)] = &[
         ((32, 32), (224, 224), 0x49ff6676),
         ((32, 32), (16, 16), 0x0b17a75f),
         ((224, 224), (224, 224), 0x46599a58),
@@ -227,7 +230,7 @@ mod tests {
     fn a_second_image_does_not_see_the_first() {
         let mut resizer = Resizer::new((8, 8), (20, 20));
         let mut out = vec![0; resizer.target_bytes()];
-        resizer.resize(&vec![255; 192], &mut out);
+        resizer.resize(&[255; 192], &mut out);
         resizer.resize(&pattern(8, 8), &mut out);
         assert_eq!(out, resized((8, 8), (20, 20)));
     }

@@ -28,7 +28,7 @@ mod reader;
 mod writer;
 
 pub use reader::{CaptureReader, FileHeader, PcapError, PcapPart, Record};
-pub use writer::CaptureWriter;
+pub use writer::{CaptureWriter, WriteError};
 
 /// Magic of a file with microseconds, in the byte order of the file.
 const MAGIC_MICROS: u32 = 0xa1b2_c3d4;
