@@ -1,1 +1,165 @@
 //! Model tools: weights in, ONNX out.
+//!
+//! [`export`] takes a network of the ResNet family, its weights (a safetensors file, a `.pth` file,
+//! or a seed) and a few choices, and writes an ONNX model whose input is the batch buffer and whose
+//! outputs are what the sink takes. With [`ExportOptions::check`] the written file is loaded again
+//! and compared with a plain forward pass.
+
+pub mod arch;
+pub mod check;
+mod file;
+mod forward;
+pub mod front;
+pub mod graph;
+mod options;
+mod seed;
+pub mod weights;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use tensorwire_onnx::write::WriteError;
+
+pub use arch::Arch;
+pub use check::{CheckError, CheckReport, Difference};
+use file::Staged;
+pub use options::{ExportOptions, Head, InputType, Precision, UnknownWord, WeightsSource};
+use weights::{ReadError, WeightProblems, Weights};
+
+/// What was exported.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExportReport {
+    /// The file.
+    pub output: PathBuf,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Elements of all weights.
+    pub parameters: usize,
+    /// Length of a feature vector.
+    pub feature_dim: usize,
+    /// Length of the class scores, 0 without a head.
+    pub classes: usize,
+    /// What the check found, where one was asked for.
+    pub check: Option<CheckReport>,
+}
+
+/// Why a model was not exported.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// The weights file cannot be read.
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: ReadError,
+    },
+    /// The weights are not those of the network.
+    Weights(WeightProblems),
+    /// The images are too small for the network, or too large for a model file.
+    Size {
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+    },
+    /// The model does not do what it should; it was not kept.
+    Check {
+        /// The file it was to be.
+        path: PathBuf,
+        /// What is wrong.
+        source: CheckError,
+    },
+    /// The model file cannot be written.
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: WriteError,
+    },
+}
+
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Weights(problems) => problems.fmt(f),
+            Self::Size { height, width } => {
+                write!(f, "images of {height}×{width}: must be from 1×1 to 8192×8192")
+            }
+            Self::Check { path, source } => {
+                write!(f, "{}: not kept, the check failed: {source}", path.display())
+            }
+            Self::Write { path, source } => write!(f, "{}: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for ModelError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read { source, .. } => Some(source),
+            Self::Write { source, .. } => Some(source),
+            Self::Check { source, .. } => Some(source),
+            Self::Weights(_) | Self::Size { .. } => None,
+        }
+    }
+}
+
+/// Writes the model that `options` ask for. The same options and weights give the same bytes.
+///
+/// # Errors
+///
+/// [`ModelError`]; the output file is then as it was.
+pub fn export(options: &ExportOptions) -> Result<ExportReport, ModelError> {
+    let (height, width) = (options.height, options.width);
+    if [height, width].iter().any(|n| *n == 0 || *n > 8192) {
+        return Err(ModelError::Size { height, width });
+    }
+    let network = options.arch.network();
+    let weights = load(options, &network)?;
+    let model = graph::build(options, &network, &weights);
+    let path = &options.output;
+    let write = |source| ModelError::Write { path: path.clone(), source };
+    let io = |e| write(WriteError::Io(e));
+    let (staged, mut out) = Staged::create(path).map_err(io)?;
+    let bytes = model.write_to(&mut out).map_err(write)?;
+    Staged::finish(out).map_err(io)?;
+    let check = if options.check {
+        let found = check::check(options, staged.path(), &network, &weights);
+        Some(found.map_err(|source| ModelError::Check { path: path.clone(), source })?)
+    } else {
+        None
+    };
+    staged.publish().map_err(io)?;
+    let parameters = model.graph.initializers.iter().map(|i| i.dims.iter().product::<usize>());
+    let has_head = options.head != Head::Features;
+    Ok(ExportReport {
+        output: path.clone(),
+        bytes,
+        parameters: parameters.sum(),
+        feature_dim: network.feature_dim,
+        classes: weights.classes().filter(|_| has_head).unwrap_or(0),
+        check,
+    })
+}
+
+fn load(options: &ExportOptions, network: &arch::Network) -> Result<Weights, ModelError> {
+    let path = match &options.weights {
+        WeightsSource::Seed(seed) => return Ok(seed::weights(network, *seed)),
+        WeightsSource::File(path) => path,
+    };
+    let weights =
+        weights::read(path).map_err(|source| ModelError::Read { path: path.clone(), source })?;
+    let head = options.head != Head::Features;
+    let problems = weights.problems(network, head, options.precision);
+    if problems.is_empty() {
+        return Ok(weights);
+    }
+    let fits = Arch::ALL.into_iter().find(|other| {
+        *other != options.arch
+            && weights.problems(&other.network(), head, options.precision).is_empty()
+    });
+    let path = path.clone();
+    Err(ModelError::Weights(WeightProblems { path, arch: options.arch, problems, fits }))
+}
