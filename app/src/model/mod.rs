@@ -163,3 +163,6 @@ fn load(options: &ExportOptions, network: &arch::Network) -> Result<Weights, Mod
     let path = path.clone();
     Err(ModelError::Weights(WeightProblems { path, arch: options.arch, problems, fits }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,8 @@ pub struct HeaderError {
 pub enum HeaderErrorKind {
     /// The file could not be opened.
     Open(io::Error),
+    /// It is a folder, a pipe or a device.
+    NotAFile,
     /// The file could not be read at this byte.
     Read(u64, io::Error),
     /// The bytes are not an ONNX model.
@@ -81,6 +83,7 @@ impl fmt::Display for HeaderErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open(e) => write!(f, "cannot be opened: {e}"),
+            Self::NotAFile => f.write_str("cannot be opened: it is not a regular file"),
             Self::Read(at, e) => write!(f, "cannot be read at byte {at}: {e}"),
             Self::Malformed { at, what } => write!(f, "not an ONNX model: byte {at}: {what}"),
             Self::Overrun { at, len, room } => write!(
@@ -119,12 +122,12 @@ impl std::error::Error for HeaderError {
 /// [`HeaderError`] when the file cannot be read or is not an ONNX model.
 pub fn read_header(path: &Path) -> Result<ModelIo, HeaderError> {
     let fail = |kind| HeaderError { path: Some(path.to_path_buf()), kind };
-    let file = File::open(path).map_err(|e| fail(HeaderErrorKind::Open(e)))?;
-    let is_dir = file.metadata().is_ok_and(|m| m.is_dir());
-    if is_dir {
-        let e = io::Error::from(io::ErrorKind::IsADirectory);
-        return Err(fail(HeaderErrorKind::Open(e)));
+    // Asked before it is opened: the open of a pipe may never return, and a device never ends.
+    let about = path.metadata().map_err(|e| fail(HeaderErrorKind::Open(e)))?;
+    if !about.is_file() {
+        return Err(fail(HeaderErrorKind::NotAFile));
     }
+    let file = File::open(path).map_err(|e| fail(HeaderErrorKind::Open(e)))?;
     parse(BufReader::new(file)).map_err(fail)
 }
 

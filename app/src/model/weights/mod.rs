@@ -108,6 +108,8 @@ const fn narrow(value: f64) -> f32 {
 pub enum ReadError {
     /// The file cannot be read.
     Io(std::io::Error),
+    /// It is a folder, a pipe or a device.
+    NotAFile,
     /// The file is neither safetensors nor a `.pth` of PyTorch 1.6 or later.
     UnknownFormat,
     /// A `.pth` in the format before PyTorch 1.6.
@@ -134,6 +136,7 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(e) => write!(f, "cannot be read: {e}"),
+            Self::NotAFile => f.write_str("cannot be read: it is not a regular file"),
             Self::UnknownFormat => {
                 f.write_str("neither a safetensors file nor a .pth file (zip with a pickle)")
             }
@@ -161,6 +164,10 @@ impl std::error::Error for ReadError {
 ///
 /// [`ReadError`] when the file cannot be read, is damaged, or holds something other than tensors.
 pub fn read(path: &Path) -> Result<Weights, ReadError> {
+    // Asked before it is opened: the open of a pipe may never return, and a device never ends.
+    if !std::fs::metadata(path).map_err(ReadError::Io)?.is_file() {
+        return Err(ReadError::NotAFile);
+    }
     let bytes = std::fs::read(path).map_err(ReadError::Io)?;
     parse(&bytes)
 }
