@@ -341,6 +341,16 @@ fn copy(
 ) -> Result<(), RunError> {
     let tensor = value.and_then(Value::into_tensor::<f32>);
     let data = tensor.ok_or_else(|| RunError::OutputType { name: name.into() })?.into_data();
+    copy_rows(&data, expected, name, out)
+}
+
+/// Copies the first elements of the output `name`, whose `data` must have `expected` in all.
+pub(crate) fn copy_rows(
+    data: &[f32],
+    expected: usize,
+    name: &str,
+    out: &mut [f32],
+) -> Result<(), RunError> {
     if data.len() != expected || data.len() < out.len() {
         let (name, given) = (name.into(), data.len());
         return Err(RunError::OutputLength { name, given, expected });

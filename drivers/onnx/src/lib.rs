@@ -3,11 +3,14 @@
 //! Three things that need no library: [`mod@write`] makes ONNX files, [`header`] reads what a file
 //! takes and gives without loading its weights, [`check`] holds that against the configuration.
 //! And one that does: [`cpu`] runs a model on the CPU behind [`tensorwire_core::port::Infer`], the
-//! trait that a GPU engine implements too.
+//! trait that a GPU engine implements too. The cargo feature `onnxruntime` adds `onnxruntime`, the same through
+//! the library of that name.
 
 pub mod check;
 pub mod cpu;
 pub mod header;
+#[cfg(feature = "onnxruntime")]
+pub mod onnxruntime;
 pub mod stage;
 pub mod types;
 mod wire;
@@ -16,5 +19,7 @@ pub mod write;
 pub use check::{IoMismatch, IoPlan, Mismatch, ModelExpect, Profile, check_io};
 pub use cpu::{OnnxInfer, OpenError, RtenEngine};
 pub use header::{HeaderError, HeaderErrorKind, ModelIo, read_header, read_header_bytes};
+#[cfg(feature = "onnxruntime")]
+pub use onnxruntime::{OrtEngine, OrtInfer};
 pub use stage::{BatchBytes, CpuStage, Engine, RunError};
 pub use types::{Dim, ElemType, TensorInfo};

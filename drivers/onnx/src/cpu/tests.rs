@@ -116,7 +116,7 @@ fn encoded(input: ElemType) -> Vec<u8> {
     }
 }
 
-fn run(engine: &mut RtenEngine, bytes: &[u8], images: usize) -> (Vec<f32>, Vec<f32>) {
+fn run(engine: &mut impl Engine, bytes: &[u8], images: usize) -> (Vec<f32>, Vec<f32>) {
     let (mut features, mut logits) = (vec![f32::NAN; images * ELEMENTS], vec![f32::NAN; images]);
     engine.run(bytes, images, &mut features, &mut logits).expect("runs");
     (features, logits)
@@ -140,6 +140,37 @@ fn every_input_type_and_number_of_images_gives_the_right_rows() {
             }
             let widened = if input == ElemType::Fp16 { 10 * 6 * 4 } else { 0 };
             assert_eq!(engine.widened_bytes(), widened, "{input}: what is copied is counted");
+        }
+    }
+}
+
+/// Needs the library; without `ORT_DYLIB_PATH` the test says that it is skipped.
+#[cfg(feature = "onnxruntime")]
+#[test]
+fn onnx_runtime_gives_the_same_rows() {
+    if std::env::var_os("ORT_DYLIB_PATH").is_none() {
+        #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+        {
+            eprintln!("skipped: no ONNX Runtime library named by ORT_DYLIB_PATH");
+        }
+        return;
+    }
+    let folder = Folder::new("ort");
+    for input in [ElemType::Fp16, ElemType::Int8, ElemType::Fp32] {
+        for batch in [None, Some(4)] {
+            let path = folder.write(&model(input, batch));
+            let engine = crate::onnxruntime::OrtEngine::open(&path, &expect(input), 2);
+            let mut ort = engine.unwrap_or_else(|e| panic!("{e}"));
+            let mut rten = RtenEngine::open(&path, &expect(input), 2).expect("opens");
+            let bytes = encoded(input);
+            let mut shifted = vec![0_u8; 1];
+            shifted.extend_from_slice(&bytes);
+            let image = bytes.len() / 4;
+            for images in 1..=4 {
+                let right = run(&mut rten, &bytes[..image * images], images);
+                assert_eq!(run(&mut ort, &bytes[..image * images], images), right);
+                assert_eq!(run(&mut ort, &shifted[1..=image * images], images), right);
+            }
         }
     }
 }
