@@ -1,1 +1,9 @@
 //! What becomes of the features: statistics, PCA, files, the summary.
+
+pub mod latency;
+pub mod lines;
+pub mod rates;
+
+pub use latency::Latency;
+pub use lines::{Lines, RateLimited, Report};
+pub use rates::{RateInputs, RateMeter, Rates, RxWindow};
