@@ -2,8 +2,10 @@
 
 pub mod latency;
 pub mod lines;
+pub mod npy;
 pub mod rates;
 
 pub use latency::Latency;
 pub use lines::{Lines, RateLimited, Report};
+pub use npy::NpyWriter;
 pub use rates::{RateInputs, RateMeter, Rates, RxWindow};
