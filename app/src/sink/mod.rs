@@ -1,8 +1,10 @@
 //! What becomes of the features: statistics, PCA, files, the summary.
 
+mod eigen;
 pub mod latency;
 pub mod lines;
 pub mod npy;
+pub mod pca;
 pub mod rates;
 
 pub use latency::Latency;
