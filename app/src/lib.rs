@@ -1,6 +1,14 @@
 //! The parts of the `tensorwire` program.
+//!
+//! `main.rs` parses the command line ([`cli`]) and calls a command ([`commands`], [`run`]).
+//! [`dataset`] makes captures and reads them, [`model`] makes ONNX files, [`sink`] takes the
+//! features, [`exit`] says how a run ends.
 
+pub mod cli;
+pub mod commands;
 pub mod dataset;
 pub mod exit;
 pub mod model;
+pub mod run;
 pub mod sink;
+pub mod talk;

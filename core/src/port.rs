@@ -183,6 +183,11 @@ pub struct Outputs<'a> {
 /// reads the input of that submission any more: the consumer frees the buffer on the strength of
 /// it. A stage whose device reads the buffer through `unsafe` code must uphold this there.
 pub trait Infer {
+    /// Whether a result is complete when [`Infer::submit`] returns (a CPU stage). The consumer
+    /// then delivers it at once; otherwise one submission later, so that a device never waits for
+    /// the sink.
+    const DONE_ON_SUBMIT: bool = false;
+
     /// Enqueues the inference of `images` images from image `first` of the buffer on; the device
     /// waits for `ready` before it reads.
     ///

@@ -306,6 +306,8 @@ impl Default for NullInfer {
 }
 
 impl Infer for NullInfer {
+    const DONE_ON_SUBMIT: bool = true;
+
     fn submit(
         &mut self,
         ticket: Ticket,

@@ -43,6 +43,21 @@ pub struct ExportReport {
     pub check: Option<CheckReport>,
 }
 
+impl fmt::Display for ExportReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { output, bytes, parameters, feature_dim, classes, check } = self;
+        let path = output.display();
+        write!(f, "{path}: {parameters} weights, {bytes} bytes, {feature_dim} features")?;
+        if *classes > 0 {
+            write!(f, ", {classes} classes")?;
+        }
+        match check {
+            Some(check) => write!(f, "\n{check}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Why a model was not exported.
 #[derive(Debug)]
 #[non_exhaustive]

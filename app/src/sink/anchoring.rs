@@ -18,6 +18,8 @@ pub struct Anchoring {
     space: u64,
     /// Packets of one pass over the data set, where that is known.
     pass: Option<u64>,
+    /// The pass is sent once: none of its numbers is used twice if they are as many.
+    once: bool,
 }
 
 /// Why an index is not certain.
@@ -43,30 +45,34 @@ impl fmt::Display for Uncertain {
 }
 
 impl Anchoring {
-    /// The rule for a stream of this geometry, a pass of which has `pass_images` images.
+    /// The rule for a stream of this geometry, a pass of which has `pass_images` images; `once`
+    /// says that the pass is sent only once.
     #[must_use]
-    pub fn new(geometry: &Geometry, pass_images: Option<u64>) -> Self {
+    pub fn new(geometry: &Geometry, pass_images: Option<u64>, once: bool) -> Self {
         let size = u64::from(geometry.packets_per_image());
         Self {
             step: u64::from(geometry.step()),
             space: geometry.sequence_space(),
             pass: pass_images.map(|images| images.saturating_mul(size)),
+            once,
         }
     }
 
     /// What makes the indices uncertain that rest on `anchor`; `None` when they are right.
     ///
-    /// A join is certain near number 0, or where the number space covers the pass. After a
+    /// A join is certain near number 0, or where each number means one image: the number space is a
+    /// whole number of passes, or a pass that is sent once fits into it. (A pass that is sent over
+    /// and over begins at another number each time unless the passes fill the space.) After a
     /// discontinuity the position is read forward to the next that has the number, by whole number
     /// spaces; that does not change the place in the pass where a number space is a whole number of
     /// passes.
     #[must_use]
     pub fn doubt(&self, anchor: Anchor) -> Option<Uncertain> {
-        let covers = self.pass.is_some_and(|pass| self.space >= pass);
+        let whole_passes = self.pass.is_some_and(|pass| self.space.checked_rem(pass) == Some(0));
+        let covers = whole_passes || (self.once && self.pass.is_some_and(|p| self.space >= p));
         if u64::from(anchor.join) > self.step && !covers {
             return Some(Uncertain::Join { wire: anchor.join });
         }
-        let whole_passes = self.pass.is_some_and(|pass| self.space.checked_rem(pass) == Some(0));
         (anchor.discontinuities > 0 && !whole_passes).then_some(Uncertain::Discontinuity)
     }
 }
@@ -79,8 +85,23 @@ mod tests {
 
     /// 12 bits are 4096 numbers, 32 images of 128 packets; a step is 512.
     fn doubt(pass: Option<u64>, join: u32, discontinuities: u64) -> Option<Uncertain> {
+        rule(pass, false).doubt(Anchor { join, discontinuities })
+    }
+
+    fn rule(pass: Option<u64>, once: bool) -> Anchoring {
         let geometry = Geometry::new(&GeometrySpec::DOCUMENTED).expect("valid");
-        Anchoring::new(&geometry, pass).doubt(Anchor { join, discontinuities })
+        Anchoring::new(&geometry, pass, once)
+    }
+
+    #[test]
+    fn a_pass_that_is_sent_once_uses_no_number_twice_until_the_stream_breaks() {
+        let middle = Anchor { join: 2_000, discontinuities: 0 };
+        // 24 images do not fill the space of 32: sent over and over they shift with each pass.
+        assert_eq!(rule(Some(24), true).doubt(middle), None);
+        assert_eq!(rule(Some(24), false).doubt(middle), Some(Uncertain::Join { wire: 2_000 }));
+        assert_eq!(rule(Some(33), true).doubt(middle), Some(Uncertain::Join { wire: 2_000 }));
+        let broken = Anchor { join: 0, discontinuities: 1 };
+        assert_eq!(rule(Some(24), true).doubt(broken), Some(Uncertain::Discontinuity));
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub(crate) fn summary<'a>(
         owed: Owed::SomeImage,
         geometry,
         images_per_inference: 32,
-        anchoring: Anchoring::new(&geometry, None),
+        anchoring: Anchoring::new(&geometry, None, false),
         producer: Some(producer),
         consumer: ConsumerCounters::default(),
         consumer_failure: None,
@@ -88,7 +88,7 @@ pub(crate) fn full() -> Summary {
         facts.mode = Mode::Both;
         facts.owed = Owed::Images(256);
         // A pass that fills the number space: a new position keeps the place in it.
-        facts.anchoring = Anchoring::new(&facts.geometry, Some(32));
+        facts.anchoring = Anchoring::new(&facts.geometry, Some(32), false);
         facts.consumer = ConsumerCounters {
             jobs: 8,
             submissions: 8,

@@ -84,7 +84,7 @@ fn the_documented_values() {
     assert_eq!(model.onnx_path.as_deref(), Some("models/resnet50_features.onnx"));
     assert_eq!(model.engine_path.as_deref(), Some("models/resnet50_features.fp16in.engine"));
     assert_eq!(config.dataset.pcap_path.as_deref(), Some("data/cifar10_resnet.pcap"));
-    assert_eq!(config.dataset.labels_path.as_deref(), Some("data/cifar10_resnet.labels"));
+    assert_eq!(config.dataset.labels_path.as_deref(), Some("data/cifar10_resnet.pcap.labels"));
     assert!(config.stats.enabled && config.stats.top_k == 8);
 }
 

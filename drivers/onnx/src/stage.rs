@@ -220,6 +220,8 @@ impl<E: Engine, B: BatchBytes> CpuStage<E, B> {
 }
 
 impl<E: Engine, B: BatchBytes> Infer for CpuStage<E, B> {
+    const DONE_ON_SUBMIT: bool = true;
+
     fn submit(
         &mut self,
         ticket: Ticket,

@@ -226,7 +226,7 @@ fn the_anchor_of_a_delivery_is_judged_before_its_images_are_labelled() {
     for (pass, labelled) in [(32, true), (256, false)] {
         let (mut sink, _, _) = sink(SinkConfig {
             labels: Some(labels(&[0; 256])),
-            anchoring: Some(Anchoring::new(&geometry, Some(pass))),
+            anchoring: Some(Anchoring::new(&geometry, Some(pass), false)),
             ..config()
         });
         sink.take(&late, batch(40, 0b1111, FOUR).outputs).expect("it fits");

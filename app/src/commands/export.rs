@@ -1,0 +1,52 @@
+//! `export-model`: weights in, an ONNX file out.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use super::say_all;
+use crate::cli::ExportArgs;
+use crate::exit::{ExitCode, Failure};
+use crate::model::{self, ExportOptions, ExportReport, ModelError};
+use crate::run::plan::failure;
+
+/// Writes the model that the arguments ask for.
+///
+/// # Errors
+///
+/// A [`Failure`]: 2 for an unknown word, 3 for weights that are not those of the network, 5 when
+/// the check fails, 7 for a file that cannot be read or written. Nothing is left behind then.
+pub fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let arch = word("--arch", &args.arch)?;
+    let weights = word("--weights", &args.weights)?;
+    let options = ExportOptions {
+        input_type: word("--input-dtype", &args.input_dtype)?,
+        precision: word("--precision", &args.precision)?,
+        front: word("--front", &args.front)?,
+        head: word("--head", &args.head)?,
+        check: args.check,
+        ..ExportOptions::new(arch, weights, args.output.clone())
+    };
+    let report = make(&options)?;
+    say_all(&report.to_string());
+    Ok(ExitCode::Complete)
+}
+
+/// Writes a model.
+///
+/// # Errors
+///
+/// As [`export`].
+pub fn make(options: &ExportOptions) -> Result<ExportReport, Failure> {
+    model::export(options).map_err(|error| {
+        let exit = match error {
+            ModelError::Read { .. } | ModelError::Write { .. } => ExitCode::File,
+            ModelError::Weights(_) | ModelError::Size { .. } => ExitCode::Config,
+            _ => ExitCode::Device,
+        };
+        failure(exit, error.to_string())
+    })
+}
+
+fn word<T: FromStr<Err: Display>>(flag: &str, text: &str) -> Result<T, Failure> {
+    text.parse().map_err(|error| failure(ExitCode::Usage, format!("{flag}: {error}")))
+}

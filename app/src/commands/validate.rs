@@ -1,0 +1,116 @@
+//! `validate`, `geometry`, `explain`, `schema`: what needs a configuration and nothing else.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::Path;
+
+use tensorwire_configs::render::{self, Format as Render};
+use tensorwire_configs::{Checked, Options, Severity, Verdict};
+
+use super::{print, say};
+use crate::cli::{Format, GeometryArgs, ValidateArgs};
+use crate::exit::{ExitCode, Failure};
+use crate::run::plan::failure;
+
+/// Checks every file; each gets its verdict, in order, whatever the others are.
+///
+/// # Errors
+///
+/// A [`Failure`] (exit 7) when stdout cannot be written.
+pub fn validate(args: &ValidateArgs) -> Result<ExitCode, Failure> {
+    let results: Vec<_> = args.files.iter().map(|path| check(path)).collect();
+    let checked: Vec<&Checked> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
+    let format = match args.format {
+        Format::Text if io::stdout().is_terminal() => Render::Colour,
+        Format::Text => Render::Text,
+        Format::Json => Render::Json,
+        Format::Sarif => Render::Sarif,
+        Format::Github => Render::Github,
+    };
+    if args.format == Format::Text {
+        for result in &results {
+            match result {
+                Ok(checked) => {
+                    print(&render::render(&[checked], format))?;
+                    print(&format!("{}\n", render::summary(checked)))?;
+                }
+                Err(error) => say(error),
+            }
+        }
+    } else {
+        for error in results.iter().filter_map(|result| result.as_ref().err()) {
+            say(error);
+        }
+        print(&render::render(&checked, format))?;
+    }
+    Ok(verdict(&results, args.deny_warnings))
+}
+
+/// The worst of all files: a file that is wrong (3), one that cannot be read (7), warnings (1).
+fn verdict(results: &[Result<Checked, String>], deny_warnings: bool) -> ExitCode {
+    let verdicts = results.iter().filter_map(|result| result.as_ref().ok()).map(Checked::verdict);
+    let invalid = verdicts.clone().any(|verdict| verdict == Verdict::Invalid);
+    let warned = results.iter().flatten().any(|checked| {
+        checked.diagnostics.iter().any(|found| found.severity() == Severity::Warning)
+    });
+    if invalid {
+        ExitCode::Config
+    } else if results.iter().any(Result::is_err) {
+        ExitCode::File
+    } else if deny_warnings && warned {
+        ExitCode::Warnings
+    } else {
+        ExitCode::Complete
+    }
+}
+
+fn check(path: &Path) -> Result<Checked, String> {
+    let options = Options::default();
+    if path.as_os_str() != "-" {
+        return tensorwire_configs::check_file(path, &options).map_err(|error| error.to_string());
+    }
+    let mut bytes = Vec::new();
+    match io::stdin().lock().read_to_end(&mut bytes) {
+        Ok(_) => Ok(tensorwire_configs::check_bytes("<stdin>", &bytes, &options)),
+        Err(error) => Err(format!("<stdin>: cannot be read: {error}")),
+    }
+}
+
+/// Prints what a configuration's geometry comes to.
+///
+/// # Errors
+///
+/// A [`Failure`]: 7 when the file cannot be read, 3 when it is wrong.
+pub fn geometry(args: &GeometryArgs) -> Result<ExitCode, Failure> {
+    let checked = check(&args.file).map_err(|error| failure(ExitCode::File, error))?;
+    let Some(config) = &checked.config else {
+        let _ = io::stderr().write_all(render::render(&[&checked], Render::Text).as_bytes());
+        let unsupported = checked.verdict() == Verdict::Unsupported;
+        let exit = if unsupported { ExitCode::Device } else { ExitCode::Config };
+        return Err(failure(exit, render::summary(&checked)));
+    };
+    print(&tensorwire_configs::geometry_report(config))?;
+    Ok(ExitCode::Complete)
+}
+
+/// Prints what a rule is about.
+///
+/// # Errors
+///
+/// A [`Failure`] (exit 2) when there is no such rule.
+pub fn explain(code: &str) -> Result<ExitCode, Failure> {
+    let text = tensorwire_configs::explain(code).ok_or_else(|| {
+        failure(ExitCode::Usage, format!("there is no rule `{code}`; docs/rules.md lists them all"))
+    })?;
+    print(&text)?;
+    Ok(ExitCode::Complete)
+}
+
+/// Prints the JSON Schema of a configuration.
+///
+/// # Errors
+///
+/// A [`Failure`] (exit 7) when stdout cannot be written.
+pub fn schema() -> Result<ExitCode, Failure> {
+    print(&tensorwire_configs::schema())?;
+    Ok(ExitCode::Complete)
+}

@@ -1,0 +1,44 @@
+//! The `tensorwire` program: parses the command line, runs a command, ends with its exit code.
+
+use std::process;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use tensorwire::cli::{Cli, Command};
+use tensorwire::commands::{self, demo, export, prepare, validate};
+use tensorwire::exit::{ExitCode, Failure};
+use tensorwire::run;
+
+fn main() -> process::ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A closed pipe leaves nobody to tell.
+            let _ = error.print();
+            return match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::Complete.into(),
+                _ => ExitCode::Usage.into(),
+            };
+        }
+    };
+    match dispatch(&cli.command) {
+        Ok(exit) => exit.into(),
+        Err(Failure { exit, reason }) => {
+            commands::say(&reason);
+            exit.into()
+        }
+    }
+}
+
+fn dispatch(command: &Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Demo(args) => demo::demo(args),
+        Command::Prepare(args) => prepare::prepare(args),
+        Command::ExportModel(args) => export::export(args),
+        Command::Validate(args) => validate::validate(args),
+        Command::Geometry(args) => validate::geometry(args),
+        Command::Explain(args) => validate::explain(&args.code),
+        Command::Schema => validate::schema(),
+        Command::Run(args) => run::run(args),
+    }
+}

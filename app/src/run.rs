@@ -1,0 +1,82 @@
+//! `run`: the pipeline on threads, from a configuration to a summary.
+//!
+//! `plan` decides what happens and refuses what cannot; this file builds the stages, puts each
+//! machine on its thread, waits, and adds everything up. The machines themselves are in
+//! `tensorwire_core::pipeline`.
+
+pub mod backend;
+pub mod clock;
+pub mod frames;
+pub mod pin;
+pub mod plan;
+pub mod progress;
+mod report;
+pub mod seats;
+pub mod signals;
+mod stages;
+pub mod threads;
+pub mod timed;
+
+use std::io::{self, Write};
+
+use crate::cli::RunArgs;
+use crate::exit::{ExitCode, Failure};
+use crate::sink::Summary;
+use crate::talk::Talk;
+use clock::Clock;
+use plan::{Plan, failure};
+use signals::StopRequest;
+
+/// Runs `run` and says how it ended.
+///
+/// # Errors
+///
+/// A [`Failure`] when there is no summary to show.
+pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
+    let talk = Talk::new(args.quiet);
+    let stop = StopRequest::install()
+        .map_err(|error| failure(ExitCode::Device, format!("signals: {error}")))?;
+    let plan = Plan::new(args, talk)?;
+    let summary = execute(&plan, args, talk, &stop)?;
+    present(&summary, args.json, talk)?;
+    Ok(summary.exit)
+}
+
+/// Runs what `plan` says.
+///
+/// # Errors
+///
+/// A [`Failure`] when the stages cannot be built: nothing was sent or received then.
+pub fn execute(
+    plan: &Plan,
+    args: &RunArgs,
+    talk: Talk,
+    stop: &StopRequest,
+) -> Result<Summary, Failure> {
+    let clock = Clock::start();
+    stages::execute(plan, args, clock, talk, stop)
+}
+
+/// Shows a summary: for people on stderr, with `json` as one object on stdout.
+///
+/// # Errors
+///
+/// A [`Failure`] (exit 7) when stdout cannot be written; a closed pipe is none.
+pub fn present(summary: &Summary, json: bool, talk: Talk) -> Result<(), Failure> {
+    if !talk.quiet() {
+        // A stderr that cannot be written to leaves nobody to tell.
+        let _ = summary.write_text(&mut io::stderr());
+    }
+    if !json {
+        return Ok(());
+    }
+    let text = summary
+        .to_json()
+        .map_err(|error| failure(ExitCode::Internal, format!("summary: {error}")))?;
+    match io::stdout().write_all(format!("{text}\n").as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(failure(ExitCode::File, format!("stdout cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

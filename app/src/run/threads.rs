@@ -1,0 +1,235 @@
+//! The threads of a run: each is a loop around a state machine of the core.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use tensorwire_core::counters::TxStats;
+use tensorwire_core::pipeline::consumer::{Consumer, ConsumerCounters, ConsumerFailure};
+use tensorwire_core::pipeline::poller::Poller;
+use tensorwire_core::pipeline::producer::Producer;
+use tensorwire_core::pipeline::transmitter::{
+    FrameSource, TransmitCounters, TransmitEnd, Transmitter,
+};
+use tensorwire_core::pipeline::{Next, Signals};
+use tensorwire_core::port::{Infer, Reorder, RxQueue, Sink, TxQueue};
+use tensorwire_core::time::Nanos;
+
+use super::clock::{Clock, Waiting, drive};
+use super::pin::Pin;
+use crate::exit::{ExitCode, Failure};
+
+/// A thread of the run: its name, its core, how it waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat {
+    /// Name of the thread, at most 15 bytes.
+    pub name: &'static str,
+    /// Its core; `None`: wherever the system likes.
+    pub pin: Option<Pin>,
+    /// How it waits for work.
+    pub waiting: Waiting,
+}
+
+/// What the consumer's thread leaves behind.
+#[derive(Debug)]
+pub struct Consumed<I, S> {
+    /// What was counted.
+    pub counters: ConsumerCounters,
+    /// Why it gave up, if it did.
+    pub failure: Option<ConsumerFailure>,
+    /// The inference stage.
+    pub infer: I,
+    /// The sink.
+    pub sink: S,
+}
+
+/// What the sender's thread leaves behind.
+#[derive(Clone, Copy, Debug)]
+pub struct Transmitted {
+    /// What was counted.
+    pub counters: TransmitCounters,
+    /// Frames that were owed.
+    pub owed: Option<u64>,
+    /// Why it ended.
+    pub end: Option<TransmitEnd>,
+    /// What queue and wire counted.
+    pub wire: TxStats,
+    /// How long it ran.
+    pub span: Nanos,
+}
+
+/// Raises the consumer's flag when its thread unwinds, so that the producer does not wait for it.
+struct DeadOnPanic<'a>(&'a Signals);
+
+impl Drop for DeadOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.consumer_dead.set();
+        }
+    }
+}
+
+/// Runs the consumer to its end.
+///
+/// # Errors
+///
+/// A [`Failure`] when the thread cannot be pinned; the producer is told.
+pub fn consume<I: Infer, S: Sink>(
+    seat: Seat,
+    signals: &Signals,
+    mut consumer: Consumer<'_, I, S>,
+) -> Result<Consumed<I, S>, Failure> {
+    let _guard = DeadOnPanic(signals);
+    if let Some(pin) = seat.pin
+        && let Err(failure) = pin.apply()
+    {
+        signals.consumer_dead.set();
+        return Err(failure);
+    }
+    drive(seat.waiting, || consumer.step());
+    let (counters, failure) = (*consumer.counters(), consumer.failure());
+    let (infer, sink) = consumer.into_parts();
+    Ok(Consumed { counters, failure, infer, sink })
+}
+
+/// Runs the producer to its end. The caller takes the last buffers back once the consumer has
+/// ended too.
+///
+/// # Errors
+///
+/// A [`Failure`] when the thread cannot be pinned; the run is told to stop.
+pub fn produce<'a, Q: RxQueue, O: Reorder>(
+    seat: Seat,
+    signals: &Signals,
+    clock: Clock,
+    mut producer: Producer<'a, Q, O>,
+) -> Result<Producer<'a, Q, O>, Failure> {
+    let pinned = seat.pin.map_or(Ok(()), Pin::apply);
+    if pinned.is_err() {
+        signals.stop.set();
+    }
+    producer.start(clock.now());
+    drive(seat.waiting, || producer.step(clock.now()));
+    pinned.map(|()| producer)
+}
+
+/// Runs the poller of a split receive side to its end.
+///
+/// # Errors
+///
+/// A [`Failure`] when the thread cannot be pinned; the run is told to stop.
+pub fn poll<Q: RxQueue>(
+    seat: Seat,
+    signals: &Signals,
+    mut poller: Poller<'_, Q>,
+) -> Result<(), Failure> {
+    let pinned = seat.pin.map_or(Ok(()), Pin::apply);
+    if pinned.is_err() {
+        signals.stop.set();
+    }
+    drive(seat.waiting, || poller.step());
+    pinned
+}
+
+/// Runs the sender to its end, or until the run stops; says so to the receiver.
+///
+/// # Errors
+///
+/// A [`Failure`] when the thread cannot be pinned; the run is told to stop.
+pub fn transmit<T: TxQueue, F: FrameSource>(
+    seat: Seat,
+    signals: &Signals,
+    clock: Clock,
+    mut transmitter: Transmitter<T, F>,
+) -> Result<Transmitted, Failure> {
+    let pinned = seat.pin.map_or(Ok(()), Pin::apply);
+    if pinned.is_err() {
+        signals.stop.set();
+    }
+    let began = clock.now();
+    drive(seat.waiting, || {
+        // Nobody may be left to receive what the wire still holds, so it is not waited for.
+        if signals.stop.get() { Next::Done } else { transmitter.step(clock.now()) }
+    });
+    signals.sender_done.set();
+    let end = transmitter.end().or(Some(TransmitEnd::Stopped));
+    let (counters, owed) = (*transmitter.counters(), transmitter.owed());
+    let (wire, span) = (transmitter.queue().stats(), clock.now().since(began));
+    pinned.map(|()| Transmitted { counters, owed, end, wire, span })
+}
+
+/// Something that waits for threads to end, and does something now and then meanwhile.
+#[derive(Debug)]
+pub struct Watch {
+    sender: mpsc::Sender<()>,
+    receiver: mpsc::Receiver<()>,
+    running: usize,
+}
+
+impl Watch {
+    /// Nothing to wait for yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let (sender, receiver) = mpsc::channel();
+        Self { sender, receiver, running: 0 }
+    }
+
+    /// Wraps the body of a thread so that its end is noticed, however it ends.
+    pub fn guard<R, B: FnOnce() -> R>(
+        &mut self,
+        body: B,
+    ) -> impl FnOnce() -> thread::Result<R> + use<R, B> {
+        self.running += 1;
+        let done = self.sender.clone();
+        move || {
+            let result = catch_unwind(AssertUnwindSafe(body));
+            // The receiver is gone only if nobody waits any more.
+            let _ = done.send(());
+            result
+        }
+    }
+
+    /// Returns once all threads have ended; calls `tick` every 50 ms until then.
+    pub fn wait(mut self, mut tick: impl FnMut()) {
+        while self.running > 0 {
+            match self.receiver.recv_timeout(Duration::from_millis(50)) {
+                Ok(()) => self.running -= 1,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            tick();
+        }
+    }
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a joined thread says: its result, or that it panicked.
+///
+/// # Errors
+///
+/// The thread's own failure, or one (exit 6) that names the thread and its panic.
+pub fn outcome<R>(
+    name: &str,
+    joined: thread::Result<thread::Result<Result<R, Failure>>>,
+) -> Result<R, Failure> {
+    match joined.and_then(|caught| caught) {
+        Ok(result) => result,
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no message");
+            Err(Failure {
+                exit: ExitCode::Internal,
+                reason: format!("thread `{name}` panicked: {text}"),
+            })
+        }
+    }
+}
