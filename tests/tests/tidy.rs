@@ -1,0 +1,170 @@
+//! The rules of the house that no lint knows. Each failure names the file and what to do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tensorwire_tests::workspace;
+
+/// The files where `unsafe` may stand; everything below a folder that ends in `/`.
+const UNSAFE: &[&str] = &[
+    "core/src/burst.rs",
+    "core/src/ring.rs",
+    "drivers/",
+    // A function that is unsafe to call; it does nothing unsafe itself.
+    "kernels/src/lib.rs",
+    "kernels/src/cpu/aarch64.rs",
+    "kernels/src/cpu/x86.rs",
+    "platform-sim/src/pool.rs",
+];
+
+/// Tests, benches and proofs may hold what the product may not.
+fn is_product(path: &str) -> bool {
+    !["tests/", "/tests/", "tests.rs", "/benches/", "fuzz/", "/link-proofs/"]
+        .iter()
+        .any(|part| path.contains(part))
+}
+
+/// Every file that git tracks, with its text; binary files are left out.
+fn files() -> Vec<(String, String)> {
+    let list = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(workspace())
+        .output()
+        .expect("git lists the files");
+    assert!(list.status.success(), "git ls-files failed");
+    let names = String::from_utf8(list.stdout).expect("names are UTF-8");
+    let names: Vec<&str> = names.split('\0').filter(|name| !name.is_empty()).collect();
+    assert!(names.len() > 50, "only {} files: is this the workspace?", names.len());
+    let read = |name: &&str| Some(((*name).to_owned(), fs::read_to_string(path(name)).ok()?));
+    names.iter().filter_map(read).collect()
+}
+
+fn path(name: &str) -> PathBuf {
+    workspace().join(name)
+}
+
+fn rust() -> impl Iterator<Item = (String, String)> {
+    files().into_iter().filter(|(name, _)| name.ends_with(".rs"))
+}
+
+/// Fails with the whole list, so that one run shows all there is to mend.
+#[track_caller]
+fn none(found: &[String], what: &str) {
+    assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn lines_fit_100_columns() {
+    let mut found = Vec::new();
+    for (name, text) in rust() {
+        for (line, number) in text.lines().zip(1..) {
+            // A line that only holds a URL or a string cannot be broken.
+            let width = line.chars().count();
+            if width > 100 && !line.contains("http") && !line.trim_start().starts_with('"') {
+                found.push(format!("{name}:{number}: {width} columns"));
+            }
+        }
+    }
+    none(&found, "lines over 100 columns");
+}
+
+#[test]
+fn unsafe_stands_where_it_may() {
+    let mut found = Vec::new();
+    for (name, text) in rust().filter(|(name, _)| is_product(name)) {
+        let allowed = UNSAFE.iter().any(|place| match place.strip_suffix('/') {
+            Some(_) => name.starts_with(place),
+            None => name == *place,
+        });
+        for (line, number) in text.lines().zip(1..) {
+            let code = line.split("//").next().unwrap_or_default();
+            let code = code.replace("unsafe_code", "").replace("unsafe_op_in", "");
+            let keyword = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"];
+            if !allowed && keyword.iter().any(|word| code.contains(word)) {
+                found.push(format!("{name}:{number}: {}", line.trim()));
+            }
+        }
+    }
+    none(&found, "unsafe outside its files (see docs/ARCHITECTURE.md)");
+}
+
+#[test]
+fn nothing_is_left_for_later_in_silence() {
+    // Spelt in two parts, so that this file does not find itself.
+    let words = ["FIX".to_owned() + "ME", "XX".to_owned() + "X", "TO".to_owned() + "DO:"];
+    let mut found = Vec::new();
+    for (name, text) in files().iter().filter(|(name, _)| !name.ends_with(".lock")) {
+        for (line, number) in text.lines().zip(1..) {
+            if words.iter().any(|word| line.contains(word.as_str())) {
+                found.push(format!("{name}:{number}: {}", line.trim()));
+            }
+        }
+    }
+    none(&found, "notes to do something later: do it, or write it where users see it");
+}
+
+#[test]
+fn the_repository_names_no_machine() {
+    let hosts =
+        ["crates".to_owned() + ".io/", "py".to_owned() + "pi.org", "deb".to_owned() + ".debian"];
+    let root = workspace().parent().map(|parent| parent.display().to_string() + "/");
+    let mut found = Vec::new();
+    for (name, text) in files().iter().filter(|(name, _)| !name.ends_with("Cargo.lock")) {
+        for (line, number) in text.lines().zip(1..) {
+            let machine =
+                root.as_ref().is_some_and(|root| root.len() > 5 && line.contains(root.as_str()));
+            if machine || hosts.iter().any(|host| line.contains(host.as_str())) {
+                found.push(format!("{name}:{number}: {}", line.trim()));
+            }
+        }
+    }
+    none(&found, "paths of this machine or hosts of registries");
+}
+
+#[test]
+fn no_source_file_is_dead() {
+    let all: Vec<(String, String)> = rust().collect();
+    let mut found = Vec::new();
+    for (name, _) in all.iter().filter(|(name, _)| name.contains("/src/")) {
+        let file = Path::new(name);
+        let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        if ["lib", "main", "build"].contains(&stem) || name.contains("/bin/") {
+            continue;
+        }
+        let module = if stem == "mod" {
+            file.parent().and_then(Path::file_name).and_then(|n| n.to_str()).unwrap_or_default()
+        } else {
+            stem
+        };
+        let declared = all.iter().any(|(_, text)| {
+            [format!("mod {module};"), format!("mod {module} {{"), format!("\"{stem}.rs\"")]
+                .iter()
+                .any(|word| text.contains(word.as_str()))
+        });
+        if !declared {
+            found.push(format!("{name}: no `mod {module};` anywhere"));
+        }
+    }
+    none(&found, "source files that no module names");
+}
+
+#[test]
+fn every_shipped_configuration_is_valid_and_says_what_it_is_for() {
+    let folder = fs::read_dir(workspace().join("configs")).expect("the folder of configurations");
+    let mut seen = 0;
+    for entry in folder {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        seen += 1;
+        let text = fs::read_to_string(&path).expect("a text");
+        let comment = text.lines().take(6).any(|line| line.trim_start().starts_with('#'));
+        assert!(comment, "{}: begins without a comment that says what it is for", path.display());
+        let name = path.display().to_string();
+        let checked = tensorwire_configs::check_str(&name, &text, &Default::default());
+        assert!(checked.config.is_some(), "{name}: {:#?}", checked.diagnostics);
+    }
+    assert!(seen >= 7, "{seen} configurations");
+}
