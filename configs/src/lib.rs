@@ -34,6 +34,7 @@ mod tree;
 pub mod docs;
 pub mod render;
 pub mod rules;
+pub mod statics;
 pub mod table;
 
 use std::fmt;

@@ -10,4 +10,5 @@ mod output;
 mod robustness;
 mod rules;
 mod shipped;
+mod statics;
 mod support;
