@@ -101,7 +101,7 @@ impl fmt::Display for Example {
                 writeln!(f, "example: in configs/{file}")?;
                 for (sign, text) in [('-', from), ('+', to)] {
                     for line in text.lines() {
-                        writeln!(f, "  {sign} {line}")?;
+                        writeln!(f, "  {sign} {}", line.replace('\t', "\\t"))?;
                     }
                 }
                 Ok(())
