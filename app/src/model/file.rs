@@ -19,8 +19,10 @@ impl Staged {
     pub(super) fn create(target: &Path) -> io::Result<(Self, BufWriter<File>)> {
         let name =
             target.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        if target.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        // A rename would put a file in the place of a folder's, a pipe's or a device's name.
+        if fs::metadata(target).is_ok_and(|about| !about.is_file()) {
+            let what = "there is something that is not a regular file";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {

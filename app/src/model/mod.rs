@@ -33,7 +33,7 @@ pub struct ExportReport {
     pub output: PathBuf,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Elements of all weights.
+    /// Elements of all constants: weights, norms with their statistics, front end.
     pub parameters: usize,
     /// Length of a feature vector.
     pub feature_dim: usize,
@@ -46,15 +46,12 @@ pub struct ExportReport {
 impl fmt::Display for ExportReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { output, bytes, parameters, feature_dim, classes, check } = self;
-        let path = output.display();
-        write!(f, "{path}: {parameters} weights, {bytes} bytes, {feature_dim} features")?;
-        if *classes > 0 {
-            write!(f, ", {classes} classes")?;
+        write!(f, "{}: {bytes} bytes, {parameters} constants", output.display())?;
+        write!(f, ", {feature_dim} features, {classes} classes")?;
+        if let Some(check) = check {
+            write!(f, "\n{check}")?;
         }
-        match check {
-            Some(check) => write!(f, "\n{check}"),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -92,6 +89,29 @@ pub enum ModelError {
         /// Why.
         source: WriteError,
     },
+}
+
+/// Whose fault an error is; it decides the exit code of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelErrorClass {
+    /// What was asked for cannot be asked for (exit code 2).
+    Usage,
+    /// The written model does not run, or not as it should (exit code 5).
+    Engine,
+    /// A file cannot be read, written, or used for what it was given for (exit code 7).
+    File,
+}
+
+impl ModelError {
+    /// Whose fault it is.
+    #[must_use]
+    pub const fn class(&self) -> ModelErrorClass {
+        match self {
+            Self::Size { .. } => ModelErrorClass::Usage,
+            Self::Check { .. } => ModelErrorClass::Engine,
+            Self::Read { .. } | Self::Weights(_) | Self::Write { .. } => ModelErrorClass::File,
+        }
+    }
 }
 
 impl fmt::Display for ModelError {

@@ -183,3 +183,36 @@ impl ExportOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_back_and_others_named() {
+        for word in ["fp16", "int8", "fp32"] {
+            assert_eq!(word.parse::<InputType>().expect("allowed").to_string(), word);
+        }
+        for word in ["fp32", "fp16"] {
+            assert_eq!(word.parse::<Precision>().expect("allowed").to_string(), word);
+        }
+        for word in ["features", "logits", "both"] {
+            assert_eq!(word.parse::<Head>().expect("allowed").to_string(), word);
+        }
+        let error = "FP16".parse::<Precision>().expect_err("upper case").to_string();
+        assert_eq!(error, "'FP16' is not fp32 or fp16");
+    }
+
+    #[test]
+    fn weights_are_a_file_unless_they_are_a_seed() {
+        let max = u64::MAX;
+        let source = |text: &str| text.parse::<WeightsSource>();
+        assert_eq!(source("seed:7"), Ok(WeightsSource::Seed(7)));
+        assert_eq!(source(&format!("seed:{max}")), Ok(WeightsSource::Seed(max)));
+        assert_eq!(source("seeds.pth"), Ok(WeightsSource::File("seeds.pth".into())));
+        for wrong in ["seed:", "seed:-1", "seed:18446744073709551616", "seed: 1"] {
+            let error = source(wrong).expect_err("no number").to_string();
+            assert!(error.contains(&format!("'{wrong}'")), "{error}");
+        }
+    }
+}

@@ -164,9 +164,12 @@ fn what_cannot_be_read_or_written_is_named() {
     let error = export(&ExportOptions { weights, ..options(folder.path()) }).expect_err("a folder");
     assert!(error.to_string().contains("not a regular file"), "{error}");
 
-    let output = folder.path().to_path_buf();
-    let error = export(&ExportOptions { output, ..options(folder.path()) }).expect_err("a folder");
-    assert!(matches!(error, ModelError::Write { .. }), "{error}");
+    for output in [folder.path().to_path_buf(), "/dev/null".into(), "/".into()] {
+        let options = ExportOptions { output, ..options(folder.path()) };
+        let error = export(&options).expect_err("no regular file");
+        assert!(matches!(error, ModelError::Write { .. }), "{error}");
+        assert_eq!(error.class(), ModelErrorClass::File);
+    }
 
     let empty = ExportOptions { height: 0, ..options(folder.path()) };
     assert!(matches!(export(&empty), Err(ModelError::Size { height: 0, width: 40 })));

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tensorwire_core::geometry::ElementType;
+
 /// Element type of an ONNX tensor (`TensorProto.DataType`), those we know by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -76,6 +78,21 @@ impl ElemType {
     }
 }
 
+impl From<ElementType> for ElemType {
+    fn from(element: ElementType) -> Self {
+        match element {
+            ElementType::Int4 => Self::Other(22),
+            ElementType::Int8 => Self::Int8,
+            ElementType::Int16 => Self::Int16,
+            ElementType::Int32 => Self::Int32,
+            ElementType::Fp16 => Self::Fp16,
+            ElementType::Bf16 => Self::Bf16,
+            ElementType::Fp32 => Self::Fp32,
+            ElementType::Fp64 => Self::Fp64,
+        }
+    }
+}
+
 impl fmt::Display for ElemType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -89,6 +106,7 @@ impl fmt::Display for ElemType {
             Self::Int32 => "int32",
             Self::Int64 => "int64",
             Self::Other(0) => "no element type",
+            Self::Other(22) => "int4",
             Self::Other(code) => return write!(f, "ONNX type {code}"),
         })
     }
