@@ -73,6 +73,42 @@ fn the_same_options_give_the_same_bytes() {
     assert!(first == fs::read(&options.output).expect("written"));
 }
 
+/// Features do not depend, in any bit, on the images beside them or on the number of threads.
+#[test]
+fn features_are_the_same_in_any_batch_and_on_any_threads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = ExportOptions {
+        input_type: InputType::Int8,
+        head: Head::Features,
+        ..options(folder.path())
+    };
+    export(&options).expect("writable");
+    let expect = ModelExpect {
+        input_name: graph::INPUT.into(),
+        output_name: graph::FEATURES.into(),
+        logits_name: None,
+        channels: 3,
+        height: 32,
+        width: 40,
+        input_type: ElemType::Int8,
+        feature_dim: 512,
+        images_per_inference: 4,
+        profile: Profile { min: 1, opt: 4, max: 4 },
+    };
+    let pixels: Vec<u8> = (0..4 * 3840_u32).map(|i| (i * i % 251).to_le_bytes()[0]).collect();
+    let mut seen = Vec::new();
+    for (threads, batch) in [(1, 1), (3, 4), (1, 4), (2, 2), (2, 3)] {
+        let mut engine = RtenEngine::open(&options.output, &expect, threads).expect("our file");
+        let mut features = vec![0.0; 4 * 512];
+        for (images, rows) in pixels.chunks(batch * 3840).zip(features.chunks_mut(batch * 512)) {
+            engine.run(images, images.len() / 3840, rows, &mut []).expect("runs");
+        }
+        seen.push(features.iter().map(|v| v.to_bits()).collect::<Vec<_>>());
+    }
+    assert!(seen.iter().all(|features| *features == seen[0]));
+    assert!(seen[0].chunks(512).any(|row| row != &seen[0][..512]), "images differ");
+}
+
 /// A check that cannot fail is none: the file of one seed against the weights of another.
 #[test]
 fn a_model_of_other_weights_fails_its_check() {
