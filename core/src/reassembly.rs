@@ -10,19 +10,27 @@
 //! `next` is one more than the highest position accepted, `step` the largest jump that is believed
 //! at once, `N` the number of confirmations ([`Geometry::step`], [`Geometry::confirmations`]).
 //!
-//! - A packet at `next ..= next + step` is *plain*. So is one behind `next` whose slot is empty in
-//!   an open window, unless a run of held packets agrees with it.
+//! - A packet at `next ..= next + step` is *plain*. So is one at most `step` behind `next` whose slot
+//!   is empty in an open window, unless a run of held packets agrees with it.
 //! - Any other packet is *held*. `N` held packets in a row, each within `step` of the one before,
 //!   confirm each other. A plain packet, or one that disagrees, refutes them; so do a deadline and
 //!   the end of the run.
 //! - Held ahead and confirmed: packets were lost. Held behind and confirmed: a *discontinuity* (the
 //!   sender restarted, or more than half the number space was lost); open windows close and the
 //!   position is read forward.
-//! - Refuted: ahead is `wild`; behind is `duplicate` where the slot is covered, plain where it is
-//!   empty in an open window, `late` otherwise.
-//! - A run behind is confirmed only if at least half of it is *not* explained by empty slots of
-//!   open windows. Without this, one duplicate in a shuffled stream starts a run that the stream's
-//!   own stragglers complete.
+//! - A run behind is confirmed only if more than half of it is *not* explained by empty slots at
+//!   most `step` behind. Without this, one duplicate in a shuffled stream starts a run that the
+//!   stream's own stragglers complete.
+//! - Refuted: ahead is `wild`; behind is placed where its slot is empty in an open window (more than
+//!   `step` behind only if the stream went on as expected, or ended, and never before the point
+//!   where the stream began), `duplicate` where the slot is covered, `late` otherwise.
+//!
+//! # The limit
+//!
+//! A number `x` behind may also be one `2^w − x` ahead. So a burst of up to `2^w − N` lost packets is
+//! placed rightly if nothing else is missing where its numbers fall, and up to `2^w − step` whatever
+//! else is missing as long as `N` packets follow; a straggler is told from a loss up to `step`
+//! behind, and beyond that if fewer than `N` come in a row.
 //!
 //! # Bounds
 //!
@@ -79,9 +87,11 @@ struct Held<P> {
 #[derive(Debug)]
 enum Script {
     Idle,
-    /// The held packets from `at` on are refuted.
+    /// The held packets from `at` on are refuted; `trusted`: by a stream that went on as expected,
+    /// or ended.
     Refute {
         at: usize,
+        trusted: bool,
     },
     /// The held packets from `at` on are placed; the first of them, `wire`, stands at `anchor`.
     Confirm {
@@ -310,17 +320,19 @@ impl<P> Reassembly<P> {
         let plain = match position.locate(wire) {
             Distance::Ahead(d) if d <= position.step() => Some(position.next().wrapping_add(d)),
             Distance::Ahead(_) => None,
+            Distance::Behind(d) if d > position.step() => None,
             Distance::Behind(d) => {
-                position.next().checked_sub(d).filter(|&at| !agrees && self.fits_open_window(at))
+                position.next().checked_sub(d).filter(|&at| !agrees && self.fits(at, d))
             }
         };
+        let trusted = plain.is_some_and(|at| at >= position.next());
         let refute = self.held_len > 0 && (plain.is_some() || !agrees);
         self.after = match plain {
             Some(extended) => After::Settle { extended, packet },
             None => After::Hold { wire, packet },
         };
         if refute {
-            self.script = Script::Refute { at: 0 };
+            self.script = Script::Refute { at: 0, trusted };
         } else {
             self.run_after();
         }
@@ -331,12 +343,23 @@ impl<P> Reassembly<P> {
         self.held.get(index)?.as_ref().map(|held| held.wire)
     }
 
-    /// Whether the slot of position `at` is empty in an open window.
-    fn fits_open_window(&self, at: u64) -> bool {
+    /// Whether a packet `behind` the stream, at position `at`, may be a straggler of it: its slot is
+    /// empty in an open window, and is not one of those before the point where the stream began
+    /// (unless by as little as a shuffle explains).
+    fn fits(&self, at: u64, behind: u64) -> bool {
         let batch = at >> self.batch_shift;
         batch >= self.base
             && batch < self.base.saturating_add(self.open)
-            && !self.window(batch).is_some_and(|w| w.contains(self.slot_of(at)))
+            && (behind <= u64::from(self.step) || at >= self.edge.to)
+            && !self.covered(at)
+    }
+
+    /// Whether the slot of position `at` is covered in an open window.
+    fn covered(&self, at: u64) -> bool {
+        let batch = at >> self.batch_shift;
+        batch >= self.base
+            && batch < self.base.saturating_add(self.open)
+            && self.window(batch).is_some_and(|w| w.contains(self.slot_of(at)))
     }
 
     #[inline]
@@ -386,12 +409,13 @@ impl<P> Reassembly<P> {
             .filter(|held| match position.locate(held.wire) {
                 Distance::Ahead(_) => false,
                 Distance::Behind(d) => {
-                    position.next().checked_sub(d).is_some_and(|at| self.fits_open_window(at))
+                    d <= position.step()
+                        && position.next().checked_sub(d).is_some_and(|at| self.fits(at, d))
                 }
             })
             .count();
-        if explained * 2 > self.held_len {
-            self.script = Script::Refute { at: 0 };
+        if explained * 2 >= self.held_len {
+            self.script = Script::Refute { at: 0, trusted: false };
             return;
         }
         let run = self.held.iter().flatten();
@@ -451,8 +475,8 @@ impl<P> Reassembly<P> {
                     self.due = false;
                     return None;
                 }
-                Script::Refute { at } => {
-                    if let Some(action) = self.refute(at) {
+                Script::Refute { at, trusted } => {
+                    if let Some(action) = self.refute(at, trusted) {
                         return Some(action);
                     }
                 }
@@ -530,24 +554,30 @@ impl<P> Reassembly<P> {
     }
 
     /// Refutes the held packet `at`, then goes on to the next, then to what was to follow.
-    fn refute(&mut self, at: usize) -> Option<Action<P>> {
+    fn refute(&mut self, at: usize, trusted: bool) -> Option<Action<P>> {
         let Some(held) = self.held.get_mut(at).and_then(Option::take) else {
             self.held_len = 0;
             self.script = Script::Idle;
             self.run_after();
             return None;
         };
-        self.script = Script::Refute { at: at + 1 };
+        self.script = Script::Refute { at: at + 1, trusted };
         let position = self.position?;
         match position.locate(held.wire) {
             Distance::Ahead(_) => {
                 self.counters.wild += 1;
                 Some(Action::Drop { packet: held.packet, cause: DropCause::Wild })
             }
-            // A position before the stream began belongs to no window: late.
+            // A position before the beginning of all belongs to no window.
             Distance::Behind(d) => match position.next().checked_sub(d) {
-                Some(extended) => self.settle(extended, held.packet),
                 None => Some(self.drop_late(0, held.packet)),
+                Some(at) if self.fits(at, d) && !trusted && d > position.step() => {
+                    Some(self.drop_late(at >> self.batch_shift, held.packet))
+                }
+                Some(at) if !self.fits(at, d) && !self.covered(at) => {
+                    Some(self.drop_late(at >> self.batch_shift, held.packet))
+                }
+                Some(at) => self.settle(at, held.packet),
             },
         }
     }
@@ -623,7 +653,7 @@ impl<P> Reassembly<P> {
     fn refute_then(&mut self, after: After<P>) {
         self.due = true;
         self.after = after;
-        self.script = Script::Refute { at: 0 };
+        self.script = Script::Refute { at: 0, trusted: true };
     }
 
     /// Closes the batch at `base`, or passes over the run of empty ones that begins there.

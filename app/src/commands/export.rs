@@ -6,15 +6,15 @@ use std::str::FromStr;
 use super::say_all;
 use crate::cli::ExportArgs;
 use crate::exit::{ExitCode, Failure};
-use crate::model::{self, ExportOptions, ExportReport, ModelError};
+use crate::model::{self, ExportOptions, ExportReport, ModelErrorClass};
 use crate::run::plan::failure;
 
 /// Writes the model that the arguments ask for.
 ///
 /// # Errors
 ///
-/// A [`Failure`]: 2 for an unknown word, 3 for weights that are not those of the network, 5 when
-/// the check fails, 7 for a file that cannot be read or written. Nothing is left behind then.
+/// A [`Failure`]: 2 for what cannot be asked for, 5 when the check fails, 7 for a file that cannot
+/// be read or written, or whose weights are not those of the network. Nothing is left behind then.
 pub fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let arch = word("--arch", &args.arch)?;
     let weights = word("--weights", &args.weights)?;
@@ -38,10 +38,10 @@ pub fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
 /// As [`export`].
 pub fn make(options: &ExportOptions) -> Result<ExportReport, Failure> {
     model::export(options).map_err(|error| {
-        let exit = match error {
-            ModelError::Read { .. } | ModelError::Write { .. } => ExitCode::File,
-            ModelError::Weights(_) | ModelError::Size { .. } => ExitCode::Config,
-            _ => ExitCode::Device,
+        let exit = match error.class() {
+            ModelErrorClass::Usage => ExitCode::Usage,
+            ModelErrorClass::Engine => ExitCode::Device,
+            ModelErrorClass::File => ExitCode::File,
         };
         failure(exit, error.to_string())
     })

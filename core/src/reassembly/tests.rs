@@ -492,6 +492,36 @@ fn a_restart_over_a_hole_does_not_fill_it() {
 }
 
 #[test]
+fn a_duplicate_and_a_straggler_are_no_restart_at_two_confirmations() {
+    // Width 4 has N = 2: the copy of 4 is held, and 3 agrees with it but fits its own slot.
+    let outcome = run(mini(4), [0, 1, 2, 4, 4, 3].into_iter().chain(5..64));
+    assert_eq!(outcome.counters.discontinuities, 0);
+    assert_eq!(outcome.counters.duplicate, 1);
+    assert_eq!(outcome.whole(4).len(), 16);
+}
+
+#[test]
+fn a_burst_that_falls_on_an_older_hole_does_not_fill_it() {
+    // 42 of 64 numbers lost: the stream goes on 22 behind where it was, and 16 slots there are
+    // empty from a loss before. Read as stragglers the packets would complete foreign images.
+    let geometry = mini(6);
+    let stream = (0..10).chain(26..41).chain(83..160);
+    let outcome = run(geometry, stream);
+    assert_eq!((outcome.mixed(&geometry), outcome.misplaced(&geometry)), (0, 0));
+    assert_eq!(outcome.counters.discontinuities, 1);
+}
+
+#[test]
+fn a_straggler_beyond_a_step_is_placed_once_the_stream_goes_on() {
+    // 20 of 16 + 16 open slots late: a step is 8. It waits for the next packet in order.
+    let mut stream: Vec<u64> = (0..96).filter(|&n| n != 10).collect();
+    stream.insert(30, 10);
+    let outcome = run(mini(8), stream);
+    assert_eq!(outcome.whole(4).len(), 24);
+    assert_eq!(outcome.counters.late, 0);
+}
+
+#[test]
 fn wild_numbers_are_refuted() {
     let geometry = documented(12);
     for wild in [vec![5000 + 1000], vec![5000 + 2047, 5000 + 4090]] {
