@@ -188,7 +188,8 @@ impl<'a, I: Infer, S: Sink> Consumer<'a, I, S> {
     /// Submits the next sub-batch that holds a whole image, then delivers the result before it.
     fn submit_next(&mut self) {
         let Some(mut current) = self.current.take() else { return };
-        let size = self.images_per_inference;
+        // At least 1 since `new`; said here again, so that no panic of `step_by` is linked.
+        let size = self.images_per_inference.max(1);
         let next_with = |from: u32, whole: &ImageMask| {
             (from..self.images_per_batch)
                 .step_by(size as usize)

@@ -104,7 +104,8 @@ impl<P> Reassembly<P> {
         slots.missing += (to - from) - edge.len() - cut.len() - unfinished.len();
         slots.skipped += cut.len();
         slots.unfinished += unfinished.len();
-        let to = ended.clamp(from, to);
+        // Not `clamp`: that would panic, were `from` above `to`.
+        let to = ended.max(from).min(to);
         match self.edge_kind {
             Start::Join => slots.before_join += edge.len(),
             Start::Discontinuity => slots.skipped += edge.len(),
@@ -114,7 +115,8 @@ impl<P> Reassembly<P> {
         let left = if edge.len() > 0 { edge.to } else { from };
         let (a, b) =
             if cut.len() > 0 { ((left, cut.from), (cut.to, to)) } else { ((left, to), (to, to)) };
-        let size = u64::from(self.packets_per_image);
+        // At least 1 by `Geometry`; said here again, so that no division by zero is linked.
+        let size = u64::from(self.packets_per_image).max(1);
         let images = |(from, to): (u64, u64)| {
             let first = from / size;
             (first, if from < to { to.div_ceil(size) - first } else { 0 })
