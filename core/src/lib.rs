@@ -1,6 +1,29 @@
 //! The policy of `tensorwire`: all of it, and no I/O.
 //!
-//! (The map of the workspace goes here.)
+//! A sensor's images arrive as packets, a few hundred thousand a second. Each has a number; the
+//! number says which slot of which batch it fills. A *batch* is `packets_per_batch` slots, which are
+//! `images_per_batch` whole images; its buffer is handed to the inference when it closes.
+//!
+//! | module | the question it answers |
+//! |---|---|
+//! | [`geometry`] | which numbers follow from a configuration, and which cannot be |
+//! | [`bits`], [`header`], [`flow`] | whether a frame is a packet of ours, and its number |
+//! | [`sequence`], [`window`], [`reassembly`] | where a packet belongs; what was lost, late, wild |
+//! | [`burst`], [`ledger`] | who may touch a buffer, in types and, for tests, at run time |
+//! | [`ring`], [`sync`] | how jobs and buffers cross between two threads |
+//! | [`pipeline`] | producer, consumer, transmitter, poller: `step(now) -> Next` |
+//! | [`port`] | the traits that a NIC, a reorder stage, an inference and a sink implement |
+//! | [`counters`], [`time`], [`limits`] | what is counted, what time is, what nothing exceeds |
+//!
+//! The way of a packet: `RxQueue::rx_burst` → [`header::PacketCheck`] →
+//! [`reassembly::Reassembly::accept`] → `Reorder::place` → (batch closes) → job ring →
+//! `Infer::submit` → `Sink::deliver` → return ring.
+//!
+//! What is absent on purpose: allocation (there is no `extern crate alloc` here, so no feature can
+//! bring it back), clocks, logging, blocking, and the name of any device library. Packets' bytes and
+//! the time come in as arguments, decisions go out as values. Errors are "you broke the contract" or
+//! "there is no room", never I/O. The workspace around this crate is drawn in
+//! `docs/ARCHITECTURE.md`.
 #![cfg_attr(not(any(test, loom)), no_std)]
 
 pub mod bits;
