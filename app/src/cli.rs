@@ -195,7 +195,7 @@ pub enum ModeArg {
 
 /// `run`.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("passes").args(["replay_once", "r#loop", "loop_verbatim"]))]
+#[command(group = clap::ArgGroup::new("passes").args(["replay_once", "loop", "loop_verbatim"]))]
 pub struct RunArgs {
     /// The configuration
     #[arg(value_name = "CONFIG")]
