@@ -4,7 +4,7 @@
 mod report;
 mod settings;
 
-pub use report::{EndReason, ProducerReport};
+pub use report::{EndReason, ProducerReport, ProducerStatus};
 pub use settings::{Backpressure, MissingPolicy, ProducerConfig};
 
 use crate::burst::{Burst, BurstPool, Filling, PacketDesc};
@@ -136,28 +136,46 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
     /// What was counted so far; balanced at any time.
     #[must_use]
     pub fn report(&self) -> ProducerReport {
+        let status = self.status();
+        ProducerReport {
+            packets: status.packets,
+            reassembly: status.reassembly,
+            images: status.images,
+            damaged: self.damaged.clone(),
+            missing: self.missing.clone(),
+            pushed: status.pushed,
+            nic: self.rx.stats(),
+            join: self.reassembly.join(),
+            next: self.reassembly.next(),
+            end: status.end,
+            active: self.first_activity.map(|first| (first, self.last_activity)),
+            blocked: status.blocked,
+        }
+    }
+
+    /// The counters alone, and where the producer stands.
+    #[must_use]
+    pub fn status(&self) -> ProducerStatus {
         let reassembly = *self.reassembly.counters();
+        let backlog = self.backlog.len();
         let mut packets = self.packets;
         packets.placed = reassembly.placed;
         packets.duplicate = reassembly.duplicate;
         packets.late = reassembly.late;
         packets.wild = reassembly.wild;
-        packets.held = self.reassembly.held() + self.backlog.len() as u64;
+        packets.held = self.reassembly.held() + backlog as u64;
         let mut images = self.images;
         images.pending = self.handed;
-        ProducerReport {
+        ProducerStatus {
             packets,
             reassembly,
             images,
-            damaged: self.damaged.clone(),
-            missing: self.missing.clone(),
             pushed: self.pushed,
-            nic: self.rx.stats(),
-            join: self.reassembly.join(),
-            next: self.reassembly.next(),
             end: self.ended,
-            active: self.first_activity.map(|first| (first, self.last_activity)),
+            backlog,
+            waiting: self.stalled.is_some(),
             blocked: self.blocked,
+            returning: self.end.returns.len(),
         }
     }
 

@@ -45,6 +45,29 @@ impl fmt::Display for EndReason {
     }
 }
 
+/// Where a producer stands: what it can say at any time at no cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerStatus {
+    /// Packets by what became of them; balanced at any time.
+    pub packets: PacketCounters,
+    /// The reassembly's own counters.
+    pub reassembly: ReassemblyCounters,
+    /// Images, as far as the producer knows: `pending` are those handed to the consumer.
+    pub images: ImageCounters,
+    /// Batches handed to the consumer.
+    pub pushed: u64,
+    /// Why the producer ended; `None` while it runs.
+    pub end: Option<EndReason>,
+    /// Packets that were polled and not processed; they count as held.
+    pub backlog: usize,
+    /// Whether it waits for the consumer right now.
+    pub waiting: bool,
+    /// Time spent waiting for the consumer, up to the last time that it had to wait.
+    pub blocked: Nanos,
+    /// Batch buffers that came back from the consumer and were not taken yet.
+    pub returning: usize,
+}
+
 /// What a producer counted.
 #[derive(Clone, Debug)]
 pub struct ProducerReport {
