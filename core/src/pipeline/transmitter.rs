@@ -269,3 +269,6 @@ fn adapt(frame: &mut [u8], config: &TransmitterConfig, pass: u64) -> bool {
     }
     header::set_sequence(frame, field, next)
 }
+
+#[cfg(test)]
+mod tests;
