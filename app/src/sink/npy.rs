@@ -157,9 +157,14 @@ impl NpyWriter {
         let Some(name) = path.file_name() else {
             return Err(create(io::Error::new(io::ErrorKind::InvalidInput, "not a file name")));
         };
-        // A directory of that name would be noticed at the end of the run only.
-        if path.is_dir() {
-            return Err(create(io::Error::from(io::ErrorKind::IsADirectory)));
+        // A directory of that name would be noticed at the end of the run only, and a device or a
+        // pipe would lose its name to the file.
+        match fs::metadata(path) {
+            Ok(about) if about.is_dir() => {
+                return Err(create(io::Error::from(io::ErrorKind::IsADirectory)));
+            }
+            Ok(about) if !about.is_file() => return Err(create(io::Error::other("not a file"))),
+            _ => {}
         }
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);

@@ -112,6 +112,16 @@ fn what_cannot_be_is_refused_before_a_file_is_made() {
     assert!(names(folder.path()).is_empty());
 }
 
+#[test]
+fn what_is_no_file_keeps_its_name() {
+    let folder = folder();
+    let path = folder.path().join("socket");
+    let _socket = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    let error = NpyWriter::create(&path, 1, 1).expect_err("a socket");
+    assert!(error.to_string().ends_with("socket: cannot be created: not a file"), "{error}");
+    assert_eq!(names(folder.path()), ["socket"]);
+}
+
 fn read_bytes(bytes: &[u8]) -> Result<NpyArray, NpyReadError> {
     let folder = folder();
     let path = folder.path().join("in.npy");
