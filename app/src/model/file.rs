@@ -26,7 +26,11 @@ impl Staged {
         }
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
-            fs::create_dir_all(folder)?;
+            fs::create_dir_all(folder).map_err(|error| match error.kind() {
+                // What exists is something else than a folder, and that is the news.
+                io::ErrorKind::AlreadyExists => io::Error::from(io::ErrorKind::NotADirectory),
+                _ => error,
+            })?;
         }
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
