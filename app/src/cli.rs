@@ -212,7 +212,7 @@ pub struct RunArgs {
     /// Send the data set over and over, as it is in the file
     #[arg(long)]
     pub loop_verbatim: bool,
-    /// The capture, instead of dataset.pcap_path
+    /// The capture, instead of dataset.pcap_path; its labels are in FILE.labels, if at all
     #[arg(long, value_name = "FILE")]
     pub dataset: Option<PathBuf>,
     /// Images that are owed: fewer is exit code 4

@@ -312,7 +312,11 @@ fn frames(
     let flows = flows.unwrap_or_else(any_flow);
     let region = config.tx.as_ref().and_then(|tx| config.regions.get(tx.region));
     let options = LoadOptions {
-        labels: labels_path.map_or(LabelsFrom::Beside, LabelsFrom::File),
+        // The configuration's labels are those of its own capture.
+        labels: match labels_path {
+            Some(path) if args.dataset.is_none() => LabelsFrom::File(path),
+            _ => LabelsFrom::Beside,
+        },
         keep_whole_frames: args.keep_whole_frames,
         accept_trailer: config.settings.accept_trailer,
         max_frame_bytes: region.map(|region| region.buffer_bytes as usize),
