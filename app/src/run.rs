@@ -57,7 +57,8 @@ pub fn execute(
     stages::execute(plan, args, clock, talk, stop)
 }
 
-/// Shows a summary: for people on stderr, with `json` as one object on stdout.
+/// Shows a summary: for people on stderr (quiet: the verdict alone, and only where the run is not
+/// complete), with `json` as one object on stdout.
 ///
 /// # Errors
 ///
@@ -66,6 +67,8 @@ pub fn present(summary: &Summary, json: bool, talk: Talk) -> Result<(), Failure>
     if !talk.quiet() {
         // A stderr that cannot be written to leaves nobody to tell.
         let _ = summary.write_text(&mut io::stderr());
+    } else if summary.exit != ExitCode::Complete {
+        talk.error(format_args!("{}", summary.verdict()));
     }
     if !json {
         return Ok(());
@@ -73,7 +76,7 @@ pub fn present(summary: &Summary, json: bool, talk: Talk) -> Result<(), Failure>
     let text = summary
         .to_json()
         .map_err(|error| failure(ExitCode::Internal, format!("summary: {error}")))?;
-    match io::stdout().write_all(format!("{text}\n").as_bytes()) {
+    match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(failure(ExitCode::File, format!("stdout cannot be written: {error}")))
         }

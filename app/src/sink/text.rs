@@ -1,6 +1,7 @@
 //! The summary for people, in the words of DAQIRI's application where it has them: a script that
 //! looks for its lines finds the same words in ours. `docs/summary.md` says which counter is which.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use super::features::write_values;
@@ -39,13 +40,21 @@ impl Summary {
         if !self.balanced {
             lines.line(format_args!("warning: the counters do not add up: this is a bug"));
         }
-        lines.line(format_args!(
-            "tensorwire: {}: {} (exit code {})",
-            if self.exit_code == 0 { "complete" } else { "not complete" },
-            self.exit_reason,
-            self.exit_code
-        ));
+        lines.line(format_args!("{}", self.verdict()));
         lines
+    }
+
+    /// How the run ended and why, on one line.
+    pub fn verdict(&self) -> impl fmt::Display {
+        fmt::from_fn(|f| {
+            write!(
+                f,
+                "tensorwire: {}: {} (exit code {})",
+                if self.exit_code == 0 { "complete" } else { "not complete" },
+                self.exit_reason,
+                self.exit_code
+            )
+        })
     }
 
     fn sender(&self, lines: &mut Lines) {
