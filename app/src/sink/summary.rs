@@ -256,8 +256,6 @@ impl Summary {
         let anchored = self.join.is_none_or(|join| join.anchored);
         self.nic = producer.nic.into();
         self.ended_by = producer.end.map(|end| end.to_string());
-        self.damaged_ranges = producer.damaged.as_slice().to_vec();
-        self.truncated.damaged_ranges = producer.damaged.truncated();
 
         // Every image handed over came back as delivered or failed, or is still on its way.
         let images = Images::from(producer.images);
@@ -276,13 +274,29 @@ impl Summary {
             && reassembly.slots.balanced(u64::from(facts.geometry.packets_per_batch()))
             && self.images.expected == self.images.sum();
 
+        let mut damaged = Ranges::from(&producer.damaged);
         let mut missing = Ranges::from(&producer.missing);
         if let Owed::Images(owed) = facts.owed {
-            let seen = self.seen(facts, producer, &missing);
+            let seen = self.seen(facts, producer, &damaged, &missing);
+            if anchored && seen.1 <= owed {
+                self.add_cut_off(seen.1, &mut damaged);
+            }
             self.add_never_seen(owed, anchored.then_some(seen), &mut missing);
         }
+        self.truncated.damaged_ranges = damaged.truncated;
+        self.damaged_ranges = damaged.list;
         self.truncated.missing_ranges = missing.truncated;
         self.missing_ranges = missing.list;
+    }
+
+    /// Counts an image that is owed, and that the end of the stream cut off, as damaged: some of
+    /// its packets came, and no more will. There is at most one, the last before `end`.
+    fn add_cut_off(&mut self, end: u64, damaged: &mut Ranges) {
+        if self.images.unfinished == 1 {
+            self.images.unfinished = 0;
+            self.images.damaged += 1;
+            damaged.add_behind(end.saturating_sub(1), end);
+        }
     }
 
     /// Counts the images that are owed and that the core never heard of as missing.
@@ -308,6 +322,7 @@ impl Summary {
         &self,
         facts: &RunFacts<'_>,
         producer: &ProducerReport,
+        damaged: &Ranges,
         missing: &Ranges,
     ) -> (u64, u64) {
         let size = u64::from(facts.geometry.packets_per_image());
@@ -316,7 +331,7 @@ impl Summary {
         let joined = producer.join.map(|wire| u64::from(wire) / size);
         let first = |list: &[(u64, u64)]| list.first().map(|range| range.0);
         let taken = self.span.map(|span| span.0);
-        let known = [joined, taken, first(&self.damaged_ranges), first(&missing.list)];
+        let known = [joined, taken, first(&damaged.list), first(&missing.list)];
         (known.into_iter().flatten().min().unwrap_or(0), producer.next.div_ceil(size))
     }
 }

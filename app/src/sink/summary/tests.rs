@@ -66,6 +66,27 @@ fn the_ends_of_the_pass_that_the_stream_left_out_are_named() {
 }
 
 #[test]
+fn an_owed_image_that_the_end_cut_off_is_damaged_by_name() {
+    let cut = |owed, stream| {
+        let summary = changed(owed, 6, stream, &[], |producer| {
+            producer.damaged.add(4, 4);
+            producer.images.damaged = 1;
+            producer.images.unfinished = 1;
+        });
+        assert!(summary.balanced);
+        assert_eq!(summary.images.expected, summary.images.sum());
+        (summary.images.damaged, summary.images.unfinished, summary.damaged_ranges)
+    };
+    assert_eq!(cut(8, (0, 8)), (2, 0, vec![(4, 4), (7, 7)]));
+    // Next to another one.
+    assert_eq!(cut(8, (0, 6)), (2, 0, vec![(4, 5)]));
+    // Behind what is owed: nobody waits for it.
+    assert_eq!(cut(7, (0, 8)), (1, 1, vec![(4, 4)]));
+    // Of an unknown place: joined beyond a step.
+    assert_eq!(cut(256, (4, 12)), (1, 1, vec![(4, 4)]));
+}
+
+#[test]
 fn images_whose_index_is_not_known_are_counted_and_not_named() {
     let check = |summary: Summary, missing| {
         assert_eq!((summary.images.missing, summary.missing_ranges.len()), (missing, 0));
