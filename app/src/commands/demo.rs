@@ -1,6 +1,5 @@
 //! `demo`: the whole pipeline on this machine, without any input file.
 
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -11,6 +10,7 @@ use super::{export, prepare, say, say_all};
 use crate::cli::{Cli, Command, DemoArgs, RunArgs};
 use crate::dataset::{DEFAULT_HEADER, PrepareOptions, Source, SyntheticSize};
 use crate::exit::{ExitCode, Failure};
+use crate::file::NewFile;
 use crate::model::{Arch, ExportOptions, Head, WeightsSource};
 use crate::run::plan::{Plan, failure};
 use crate::run::signals::StopRequest;
@@ -33,7 +33,6 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let stop = StopRequest::install()
         .map_err(|error| failure(ExitCode::Device, format!("signals: {error}")))?;
     let out = &args.out;
-    make_folder(out)?;
     let capture = out.join("demo.pcap");
     let model = out.join("resnet50_features.onnx");
     let features = out.join("features.npy");
@@ -84,11 +83,6 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     Ok(summary.exit)
 }
 
-fn make_folder(out: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(out)
-        .map_err(|error| failure(ExitCode::File, format!("{}: {error}", out.display())))
-}
-
 /// The shipped configuration with other paths in it.
 fn write_config(path: &Path, paths: &[(&str, &Path)]) -> Result<(), Failure> {
     let shipped = tensorwire_configs::SHIPPED.iter().find(|(name, _)| *name == CONFIG);
@@ -108,8 +102,11 @@ fn write_config(path: &Path, paths: &[(&str, &Path)]) -> Result<(), Failure> {
             }
         }
     }
-    fs::write(path, own)
-        .map_err(|error| failure(ExitCode::File, format!("{}: {error}", path.display())))
+    let file = NewFile::create(path).and_then(|mut file| {
+        file.append(own.as_bytes())?;
+        file.publish()
+    });
+    file.map_err(|error| failure(ExitCode::File, error.to_string()))
 }
 
 /// The arguments of the run, as a person would type them.

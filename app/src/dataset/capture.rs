@@ -13,11 +13,11 @@ use tensorwire_core::header::{Reject, Verify, classify};
 use tensorwire_core::pipeline::transmitter::FrameSource;
 
 use super::DatasetError;
-use super::file;
 use super::frames::Frames;
 use super::labels::{self, Labels};
 use super::numbering::{self, Numbering};
 use super::pcap::{CaptureReader, FILE_HEADER_BYTES, PcapError, RECORD_HEADER_BYTES, Record};
+use crate::file;
 
 mod error;
 mod report;

@@ -12,8 +12,8 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::DatasetError;
-use super::file::{self, FileError};
 use super::image::{ImageSource, RgbImage};
+use crate::file::{self, FileError};
 
 /// Side of an image in pixels.
 const SIDE: u32 = 32;

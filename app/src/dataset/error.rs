@@ -7,11 +7,11 @@ use tensorwire_core::geometry::Violations;
 
 use super::capture::LoadError;
 use super::cifar10::CifarError;
-use super::file::FileError;
 use super::images::FolderError;
 use super::labels::LabelsError;
 use super::pcap::PcapError;
 use super::prepare::PrepareError;
+use crate::file::FileError;
 
 /// Whose fault an error is; it decides the exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 
 use super::DatasetError;
 use super::decode::{self, DecodeError};
-use super::file::{self, FileError};
 use super::image::{ImageSource, RgbImage};
+use crate::file::{self, FileError};
 
 /// The endings of image files, in lower case.
 const ENDINGS: [&str; 4] = ["png", "jpg", "jpeg", "ppm"];

@@ -5,11 +5,10 @@
 //! decimal number from 0 to 65535 and nothing else. LF and CRLF, a byte order mark at the start,
 //! spaces around a number, and empty lines at the end of the file are fine.
 
+use crate::file::{self, FileError};
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-
-use super::file::{self, FileError};
 
 /// The largest class number.
 pub const MAX_CLASS: u16 = u16::MAX;

@@ -15,7 +15,6 @@ mod capture;
 mod cifar10;
 mod decode;
 mod error;
-mod file;
 mod frames;
 mod image;
 mod images;
@@ -35,7 +34,6 @@ pub use capture::{
 pub use cifar10::CifarError;
 pub use decode::DecodeError;
 pub use error::{DatasetError, ErrorClass};
-pub use file::{FileError, FileProblem};
 pub use image::RgbImage;
 pub use images::FolderError;
 pub use labels::{Labels, LabelsError, LineFault, MAX_CLASS, read_classes, read_labels};

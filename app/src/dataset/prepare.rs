@@ -19,11 +19,11 @@ use tensorwire_core::header::{HeaderSpec, Verify};
 
 use super::DatasetError;
 use super::cifar10::Cifar10;
-use super::file::{self, FileError, NewDirs, NewFile};
 use super::image::{ImageSource, RgbImage};
 use super::images::ImageFolder;
 use super::pcap::CaptureWriter;
 use super::synthetic::{Synthetic, SyntheticSize};
+use crate::file::{self, FileError, NewFile};
 
 mod error;
 mod packets;
@@ -218,7 +218,6 @@ pub fn prepare(
     let mut source = open(&options.source)?;
     let plan = Plan::new(options, source.len())?;
 
-    let dirs = NewDirs::above(&options.out)?;
     let mut writer = CaptureWriter::create(&options.out)?;
     let labels = write_frames(options, &plan, source.as_mut(), &mut writer, progress)?;
     let (frames, bytes) = (writer.frames(), writer.bytes());
@@ -236,7 +235,6 @@ pub fn prepare(
     let labels = labels.publish(&mut removed)?;
     let classes = classes.publish(&mut removed)?;
     writer.finish()?;
-    dirs.keep();
     Ok(PrepareReport {
         asked: plan.asked,
         images: plan.images,
@@ -346,8 +344,8 @@ impl Companion {
         let path = file::with_suffix(out, suffix);
         let Some(content) = content else { return Ok(Self::None(path)) };
         let mut file = NewFile::create(&path)?;
-        file.write(content.as_bytes())?;
-        file.flush()?;
+        file.append(content.as_bytes())?;
+        file.sync()?;
         Ok(Self::New(path, file))
     }
 

@@ -7,7 +7,6 @@
 
 pub mod arch;
 pub mod check;
-mod file;
 mod forward;
 pub mod front;
 pub mod graph;
@@ -22,9 +21,10 @@ use tensorwire_onnx::write::WriteError;
 
 pub use arch::Arch;
 pub use check::{CheckError, CheckReport, Difference};
-use file::Staged;
 pub use options::{ExportOptions, Head, InputType, Precision, UnknownWord, WeightsSource};
 use weights::{ReadError, WeightProblems, Weights};
+
+use crate::file::{FileError, NewFile};
 
 /// What was exported.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,13 +82,15 @@ pub enum ModelError {
         /// What is wrong.
         source: CheckError,
     },
-    /// The model file cannot be written.
+    /// The model cannot be written.
     Write {
-        /// The file.
+        /// The file it was to be.
         path: PathBuf,
         /// Why.
         source: WriteError,
     },
+    /// The model file cannot be made, finished or put in its place.
+    File(FileError),
 }
 
 /// Whose fault an error is; it decides the exit code of the program.
@@ -109,7 +111,9 @@ impl ModelError {
         match self {
             Self::Size { .. } => ModelErrorClass::Usage,
             Self::Check { .. } => ModelErrorClass::Engine,
-            Self::Read { .. } | Self::Weights(_) | Self::Write { .. } => ModelErrorClass::File,
+            Self::Read { .. } | Self::Weights(_) | Self::Write { .. } | Self::File(_) => {
+                ModelErrorClass::File
+            }
         }
     }
 }
@@ -126,6 +130,7 @@ impl fmt::Display for ModelError {
                 write!(f, "{}: not kept, the check failed: {source}", path.display())
             }
             Self::Write { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::File(error) => error.fmt(f),
         }
     }
 }
@@ -136,8 +141,15 @@ impl std::error::Error for ModelError {
             Self::Read { source, .. } => Some(source),
             Self::Write { source, .. } => Some(source),
             Self::Check { source, .. } => Some(source),
+            Self::File(error) => error.source(),
             Self::Weights(_) | Self::Size { .. } => None,
         }
+    }
+}
+
+impl From<FileError> for ModelError {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
     }
 }
 
@@ -155,18 +167,18 @@ pub fn export(options: &ExportOptions) -> Result<ExportReport, ModelError> {
     let weights = load(options, &network)?;
     let model = graph::build(options, &network, &weights);
     let path = &options.output;
-    let write = |source| ModelError::Write { path: path.clone(), source };
-    let io = |e| write(WriteError::Io(e));
-    let (staged, mut out) = Staged::create(path).map_err(io)?;
-    let bytes = model.write_to(&mut out).map_err(write)?;
-    Staged::finish(out).map_err(io)?;
+    let mut file = NewFile::create(path)?;
+    let bytes = model
+        .write_to(&mut file)
+        .map_err(|source| ModelError::Write { path: path.clone(), source })?;
+    file.sync()?;
     let check = if options.check {
-        let found = check::check(options, staged.path(), &network, &weights);
+        let found = check::check(options, file.temporary(), &network, &weights);
         Some(found.map_err(|source| ModelError::Check { path: path.clone(), source })?)
     } else {
         None
     };
-    staged.publish().map_err(io)?;
+    file.publish()?;
     let parameters = model.graph.initializers.iter().map(|i| i.dims.iter().product::<usize>());
     let has_head = options.head != Head::Features;
     Ok(ExportReport {

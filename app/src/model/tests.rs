@@ -203,7 +203,7 @@ fn what_cannot_be_read_or_written_is_named() {
     for output in [folder.path().to_path_buf(), "/dev/null".into(), "/".into()] {
         let options = ExportOptions { output, ..options(folder.path()) };
         let error = export(&options).expect_err("no regular file");
-        assert!(matches!(error, ModelError::Write { .. }), "{error}");
+        assert!(matches!(error, ModelError::File(_)), "{error}");
         assert_eq!(error.class(), ModelErrorClass::File);
     }
 

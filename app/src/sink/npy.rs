@@ -11,10 +11,11 @@
 //! The format: [NEP 1](https://numpy.org/neps/nep-0001-npy-format.html).
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use crate::file::{FileError, NewFile};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Bytes before the data: magic, version, header length, and a header padded to a multiple of 64.
@@ -38,13 +39,8 @@ pub enum NpyError {
         /// Columns asked for.
         columns: u64,
     },
-    /// The file cannot be made.
-    Create {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    /// The file cannot be made, finished or put in its place.
+    File(FileError),
     /// The disk, or the quota on it, is full.
     Full {
         /// The file.
@@ -67,13 +63,6 @@ pub enum NpyError {
         /// What the system says.
         source: io::Error,
     },
-    /// The finished file cannot be given its name.
-    Rename {
-        /// The name.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
 }
 
 impl fmt::Display for NpyError {
@@ -82,18 +71,13 @@ impl fmt::Display for NpyError {
             Self::Shape { rows, columns } => {
                 write!(f, "a feature file of {rows} × {columns} values cannot be")
             }
-            Self::Create { path, source } => {
-                write!(f, "{}: cannot be created: {source}", path.display())
-            }
+            Self::File(error) => error.fmt(f),
             Self::Full { path, needed, at, source } => {
                 let path = path.display();
                 write!(f, "{path}: no room at byte {at} of the {needed} it needs: {source}")
             }
             Self::Write { path, needed, at, source } => {
                 write!(f, "{}: write at byte {at} of {needed} failed: {source}", path.display())
-            }
-            Self::Rename { path, source } => {
-                write!(f, "{}: finished, but cannot be put in place: {source}", path.display())
             }
         }
     }
@@ -103,21 +87,22 @@ impl std::error::Error for NpyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Shape { .. } => None,
-            Self::Create { source, .. }
-            | Self::Full { source, .. }
-            | Self::Write { source, .. }
-            | Self::Rename { source, .. } => Some(source),
+            Self::File(error) => error.source(),
+            Self::Full { source, .. } | Self::Write { source, .. } => Some(source),
         }
+    }
+}
+
+impl From<FileError> for NpyError {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
     }
 }
 
 /// A feature file that is being written.
 #[derive(Debug)]
 pub struct NpyWriter {
-    path: PathBuf,
-    /// Where the bytes are until the file is finished; removed on drop.
-    unfinished: Option<PathBuf>,
-    file: File,
+    file: NewFile,
     rows: u64,
     columns: u64,
     bytes: u64,
@@ -145,7 +130,8 @@ fn header(rows: u64, columns: u64) -> [u8; HEADER_BYTES] {
 }
 
 impl NpyWriter {
-    /// Makes the file for `rows` images of `columns` features, filled with NaN.
+    /// Makes the file for `rows` images of `columns` features, filled with NaN. Directories that
+    /// are missing above it are made.
     ///
     /// # Errors
     ///
@@ -153,31 +139,7 @@ impl NpyWriter {
     pub fn create(path: &Path, rows: u64, columns: usize) -> Result<Self, NpyError> {
         let columns = columns as u64;
         let bytes = file_bytes(rows, columns).ok_or(NpyError::Shape { rows, columns })?;
-        let create = |source| NpyError::Create { path: path.to_owned(), source };
-        let Some(name) = path.file_name() else {
-            return Err(create(io::Error::new(io::ErrorKind::InvalidInput, "not a file name")));
-        };
-        // A directory of that name would be noticed at the end of the run only, and a device or a
-        // pipe would lose its name to the file.
-        match fs::metadata(path) {
-            Ok(about) if about.is_dir() => {
-                return Err(create(io::Error::from(io::ErrorKind::IsADirectory)));
-            }
-            Ok(about) if !about.is_file() => return Err(create(io::Error::other("not a file"))),
-            _ => {}
-        }
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}.tmp", std::process::id()));
-        let unfinished = path.with_file_name(hidden);
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&unfinished)
-            .map_err(create)?;
-        let path = path.to_owned();
-        let writer = Self { path, unfinished: Some(unfinished), file, rows, columns, bytes };
+        let writer = Self { file: NewFile::create(path)?, rows, columns, bytes };
         writer.fill()?;
         Ok(writer)
     }
@@ -221,7 +183,7 @@ impl NpyWriter {
 
     fn write_at(&self, bytes: &[u8], at: u64) -> Result<(), NpyError> {
         self.file.write_all_at(bytes, at).map_err(|source| {
-            let (path, needed) = (self.path.clone(), self.bytes);
+            let (path, needed) = (self.file.target().to_owned(), self.bytes);
             match source.kind() {
                 io::ErrorKind::StorageFull
                 | io::ErrorKind::QuotaExceeded
@@ -243,28 +205,10 @@ impl NpyWriter {
     ///
     /// [`NpyError`] when the disk refuses bytes that it had taken, or the file its name. Then no
     /// file is left behind.
-    pub fn finish(mut self) -> Result<PathBuf, NpyError> {
-        self.file.sync_all().map_err(|source| NpyError::Write {
-            path: self.path.clone(),
-            needed: self.bytes,
-            at: self.bytes,
-            source,
-        })?;
-        if let Some(unfinished) = &self.unfinished {
-            fs::rename(unfinished, &self.path)
-                .map_err(|source| NpyError::Rename { path: self.path.clone(), source })?;
-        }
-        self.unfinished = None;
-        Ok(std::mem::take(&mut self.path))
-    }
-}
-
-impl Drop for NpyWriter {
-    fn drop(&mut self) {
-        if let Some(unfinished) = &self.unfinished {
-            // The run failed already, and has said why.
-            let _ = fs::remove_file(unfinished);
-        }
+    pub fn finish(self) -> Result<PathBuf, NpyError> {
+        let path = self.file.target().to_owned();
+        self.file.publish()?;
+        Ok(path)
     }
 }
 

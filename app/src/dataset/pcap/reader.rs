@@ -10,7 +10,7 @@ use super::{
     RECORD_HEADER_BYTES, link_type_name,
 };
 use crate::dataset::DatasetError;
-use crate::dataset::file;
+use crate::file;
 
 /// Magic of pcapng: its section header block.
 const MAGIC_PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];

@@ -1,5 +1,5 @@
 use super::*;
-use crate::dataset::file::NewFile;
+use crate::file::NewFile;
 
 /// Byte order and unit of a file that a test builds.
 #[derive(Clone, Copy, Debug)]

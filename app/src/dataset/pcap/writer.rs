@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::{FILE_HEADER_BYTES, LINKTYPE_ETHERNET, MAGIC_MICROS, MAX_RECORD_BYTES};
-use crate::dataset::file::{FileError, NewFile};
+use crate::file::{FileError, NewFile};
 
 /// A capture being written. It appears under its name when it is finished, or not at all.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl CaptureWriter {
         header[6..8].copy_from_slice(&4_u16.to_le_bytes());
         header[16..20].copy_from_slice(&MAX_RECORD_BYTES.to_le_bytes());
         header[20..].copy_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
-        file.write(&header)?;
+        file.append(&header)?;
         Ok(Self { file, last_us: 0, frames: 0, bytes: header.len() as u64 })
     }
 
@@ -96,9 +96,9 @@ impl CaptureWriter {
         }
         let fraction = u32::try_from(micros % 1_000_000).unwrap_or(0);
         for word in [seconds, fraction, length, length] {
-            self.file.write(&word.to_le_bytes())?;
+            self.file.append(&word.to_le_bytes())?;
         }
-        self.file.write(frame)?;
+        self.file.append(frame)?;
         self.last_us = micros;
         self.frames += 1;
         self.bytes += 16 + u64::from(length);
@@ -123,7 +123,7 @@ impl CaptureWriter {
     ///
     /// [`FileError`] when the bytes cannot be written.
     pub fn flush(&mut self) -> Result<(), FileError> {
-        self.file.flush()
+        self.file.sync()
     }
 
     /// Gives the capture its name, in place of a file of that name.

@@ -1,4 +1,5 @@
 use super::*;
+use std::fs::{self, OpenOptions};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder for the test")
@@ -82,9 +83,7 @@ fn a_full_disk_is_named_with_its_bytes() {
         return;
     };
     let writer = NpyWriter {
-        path: PathBuf::from("out/features.npy"),
-        unfinished: None,
-        file: full,
+        file: NewFile::over(full, Path::new("out/features.npy")),
         rows: 256,
         columns: 2048,
         bytes: file_bytes(256, 2048).expect("a size"),
@@ -106,9 +105,7 @@ fn what_cannot_be_is_refused_before_a_file_is_made() {
         assert!(matches!(error, NpyError::Shape { .. }), "{error}");
     }
     let error = NpyWriter::create(folder.path(), 1, 1).expect_err("a folder");
-    assert!(matches!(error, NpyError::Create { .. }), "{error}");
-    let error = NpyWriter::create(&folder.path().join("no/f.npy"), 1, 1).expect_err("no folder");
-    assert!(error.to_string().contains("no/f.npy: cannot be created: "), "{error}");
+    assert!(matches!(error, NpyError::File(_)), "{error}");
     assert!(names(folder.path()).is_empty());
 }
 
@@ -118,8 +115,22 @@ fn what_is_no_file_keeps_its_name() {
     let path = folder.path().join("socket");
     let _socket = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
     let error = NpyWriter::create(&path, 1, 1).expect_err("a socket");
-    assert!(error.to_string().ends_with("socket: cannot be created: not a file"), "{error}");
+    assert!(error.to_string().ends_with("socket: it is a socket, not a file"), "{error}");
     assert_eq!(names(folder.path()), ["socket"]);
+}
+
+#[test]
+fn folders_that_are_missing_are_made_with_the_file_only() {
+    let folder = folder();
+    let path = folder.path().join("no/f.npy");
+    drop(NpyWriter::create(&path, 1, 1).expect("room"));
+    assert!(names(folder.path()).is_empty());
+    let writer = NpyWriter::create(&path, 1, 1).expect("room");
+    writer.finish().expect("room");
+    assert_eq!(names(&folder.path().join("no")), ["f.npy"]);
+    let below = path.join("g.npy");
+    let error = NpyWriter::create(&below, 1, 1).expect_err("a file in the way");
+    assert!(error.to_string().contains("f.npy"), "{error}");
 }
 
 fn read_bytes(bytes: &[u8]) -> Result<NpyArray, NpyReadError> {

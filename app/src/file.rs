@@ -3,12 +3,13 @@
 use std::fmt;
 use std::fs::{self, File, FileType};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 /// Why a file could not be used.
 #[derive(Debug)]
 pub struct FileError {
-    /// What was tried: "read", "write", "create", …
+    /// What was tried: "read", "create", "write", "put in place", …
     pub doing: &'static str,
     /// The file.
     pub path: PathBuf,
@@ -52,9 +53,8 @@ impl std::error::Error for FileError {
     }
 }
 
-#[cfg(unix)]
+/// What a thing is that is no regular file; `None` for a file.
 fn kind_of(file: FileType) -> Option<&'static str> {
-    use std::os::unix::fs::FileTypeExt;
     match file {
         t if t.is_file() => None,
         t if t.is_dir() => Some("a directory"),
@@ -62,15 +62,6 @@ fn kind_of(file: FileType) -> Option<&'static str> {
         t if t.is_socket() => Some("a socket"),
         t if t.is_char_device() => Some("a character device"),
         t if t.is_block_device() => Some("a block device"),
-        _ => Some("something else"),
-    }
-}
-
-#[cfg(not(unix))]
-fn kind_of(file: FileType) -> Option<&'static str> {
-    match file {
-        t if t.is_file() => None,
-        t if t.is_dir() => Some("a directory"),
         _ => Some("something else"),
     }
 }
@@ -104,13 +95,21 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 /// A file that appears under its name when it is whole, or not at all.
 ///
 /// It is written under a name of its own beside the target, in the same directory so that the
-/// rename is one step of the file system. Dropped without [`NewFile::publish`], it is removed.
+/// rename is one step of the file system. Directories that are missing above it are made. Dropped
+/// without [`NewFile::publish`], the file is removed, and so are these directories; what had the
+/// name before is untouched. Of several that are written at once for one target each is whole, and
+/// the one that is published last stays.
+///
+/// Bytes are appended ([`NewFile::append`], [`Write`]) or written to a place
+/// ([`NewFile::write_all_at`]).
 #[derive(Debug)]
-pub(crate) struct NewFile {
-    path: PathBuf,
+pub struct NewFile {
+    target: PathBuf,
     temporary: PathBuf,
-    /// `None` once it was published.
-    writer: Option<BufWriter<File>>,
+    writer: BufWriter<File>,
+    published: bool,
+    /// Taken away after the file, for fields are dropped after their owner.
+    made: NewDirs,
 }
 
 /// Creates a file of a name that nobody has. A process that was killed may have left one behind,
@@ -129,22 +128,49 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
 }
 
 impl NewFile {
-    /// Begins the file `path`.
+    /// Begins the file `target`.
     ///
     /// # Errors
     ///
-    /// [`FileError`] when `path` is something else than a file, or when its directory cannot be
-    /// written.
-    pub(crate) fn create(path: &Path) -> Result<Self, FileError> {
-        if let Ok(about) = fs::metadata(path)
+    /// [`FileError`] when `target` is something else than a file, or when its directory cannot be
+    /// made or written. Nothing is left behind then.
+    pub fn create(target: &Path) -> Result<Self, FileError> {
+        // A rename would put a file in the place of a pipe or a device, and fail on a directory
+        // when all the work is done.
+        if let Ok(about) = fs::metadata(target)
             && let Some(kind) = kind_of(about.file_type())
         {
             let problem = FileProblem::NotAFile(kind);
-            return Err(FileError { doing: "write", path: path.to_path_buf(), problem });
+            return Err(FileError { doing: "create", path: target.to_path_buf(), problem });
         }
-        let (temporary, file) = create_beside(path).map_err(FileError::io("write", path))?;
-        let writer = Some(BufWriter::with_capacity(1 << 20, file));
-        Ok(Self { path: path.to_path_buf(), temporary, writer })
+        let create = FileError::io("create", target);
+        if target.file_name().is_none() {
+            return Err(create(io::Error::new(io::ErrorKind::InvalidInput, "not a file name")));
+        }
+        let made = NewDirs::above(target)?;
+        let (temporary, file) = create_beside(target).map_err(create)?;
+        let writer = BufWriter::with_capacity(1 << 20, file);
+        Ok(Self { target: target.to_path_buf(), temporary, writer, published: false, made })
+    }
+
+    /// Writes to an open file that is nowhere under a name.
+    #[cfg(test)]
+    pub(crate) fn over(file: File, target: &Path) -> Self {
+        let writer = BufWriter::new(file);
+        let (target, temporary) = (target.to_path_buf(), target.to_path_buf());
+        Self { target, temporary, writer, published: true, made: NewDirs { made: Vec::new() } }
+    }
+
+    /// The name that the file will have.
+    #[must_use]
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Where the file is for now. What is there is whole after [`NewFile::sync`] only.
+    #[must_use]
+    pub fn temporary(&self) -> &Path {
+        &self.temporary
     }
 
     /// Appends `bytes`.
@@ -152,41 +178,60 @@ impl NewFile {
     /// # Errors
     ///
     /// [`FileError`] when they cannot be written, for example because the disk is full.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
-        let written = self.writer.as_mut().map_or(Ok(()), |writer| writer.write_all(bytes));
-        written.map_err(FileError::io("write", &self.path))
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        self.writer.write_all(bytes).map_err(FileError::io("write", &self.target))
     }
 
-    /// Writes out what is buffered: after it only the rename is left to fail.
+    /// Writes `bytes` to place `at`, in bytes from the start. Bytes that are appended go on where
+    /// the last of them ended.
+    ///
+    /// # Errors
+    ///
+    /// What the system says. Some of the bytes may have been written.
+    pub fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.writer.get_ref().write_all_at(bytes, at)
+    }
+
+    /// Brings all bytes onto the disk: after it only the rename is left to fail.
     ///
     /// # Errors
     ///
     /// [`FileError`] when the bytes cannot be written.
-    pub(crate) fn flush(&mut self) -> Result<(), FileError> {
-        let flushed = self.writer.as_mut().map_or(Ok(()), |writer| {
-            writer.flush()?;
-            // Late write errors (network file systems, quotas) show here or never.
-            writer.get_ref().sync_all()
-        });
-        flushed.map_err(FileError::io("write", &self.path))
+    pub fn sync(&mut self) -> Result<(), FileError> {
+        // Late write errors (network file systems, quotas) show at the sync or never.
+        let synced = self.writer.flush().and_then(|()| self.writer.get_ref().sync_all());
+        synced.map_err(FileError::io("write", &self.target))
     }
 
     /// Gives the file its name, in place of a file of that name.
     ///
     /// # Errors
     ///
-    /// [`FileError`] when the bytes cannot be written or the file cannot be renamed.
-    pub(crate) fn publish(mut self) -> Result<(), FileError> {
-        self.flush()?;
-        fs::rename(&self.temporary, &self.path).map_err(FileError::io("write", &self.path))?;
-        self.writer = None;
+    /// [`FileError`] when the bytes cannot be written or the file cannot be renamed. Nothing is
+    /// left behind then.
+    pub fn publish(mut self) -> Result<(), FileError> {
+        self.sync()?;
+        fs::rename(&self.temporary, &self.target)
+            .map_err(FileError::io("put in place", &self.target))?;
+        self.published = true;
+        self.made.keep();
         Ok(())
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
     }
 }
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if self.writer.take().is_some() {
+        if !self.published {
             // Nothing better can be done with a failure here: the error that led here is told.
             let _ = fs::remove_file(&self.temporary);
         }
@@ -195,7 +240,7 @@ impl Drop for NewFile {
 
 /// Directories that were made for an output, taken away again if it does not come to be.
 #[derive(Debug)]
-pub(crate) struct NewDirs {
+struct NewDirs {
     made: Vec<PathBuf>,
 }
 
@@ -204,24 +249,35 @@ impl NewDirs {
     ///
     /// # Errors
     ///
-    /// [`FileError`] when one of them cannot be made.
-    pub(crate) fn above(path: &Path) -> Result<Self, FileError> {
+    /// [`FileError`] when one of them cannot be made; those made before are taken away again.
+    fn above(path: &Path) -> Result<Self, FileError> {
         let mut missing = Vec::new();
         let mut at = path.parent();
         while let Some(dir) = at.filter(|dir| !dir.as_os_str().is_empty() && !dir.exists()) {
-            missing.push(dir.to_path_buf());
+            missing.push(dir);
             at = dir.parent();
         }
         let mut dirs = Self { made: Vec::new() };
         for dir in missing.into_iter().rev() {
-            fs::create_dir(&dir).map_err(FileError::io("create the directory", &dir))?;
-            dirs.made.push(dir);
+            match fs::create_dir(dir) {
+                Ok(()) => dirs.made.push(dir.to_path_buf()),
+                // Somebody else made it meanwhile, and it is not ours to take away.
+                Err(_) if dir.is_dir() => {}
+                Err(error) => {
+                    // What exists is something else than a directory, and that is the news.
+                    let error = match error.kind() {
+                        io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+                        _ => error,
+                    };
+                    return Err(FileError::io("create the directory", dir)(error));
+                }
+            }
         }
         Ok(dirs)
     }
 
     /// The output exists: the directories stay.
-    pub(crate) fn keep(mut self) {
+    fn keep(&mut self) {
         self.made.clear();
     }
 }
@@ -236,69 +292,4 @@ impl Drop for NewDirs {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(dir: &Path) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(dir)
-            .expect("readable")
-            .map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
-    }
-
-    #[test]
-    fn a_new_file_appears_whole_or_not_at_all() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("a.bin");
-        fs::write(&path, b"old").expect("writable");
-
-        let mut given_up = NewFile::create(&path).expect("writable");
-        given_up.write(b"half").expect("writable");
-        drop(given_up);
-        assert_eq!(names(dir.path()), ["a.bin"]);
-        assert_eq!(fs::read(&path).expect("there"), b"old");
-
-        let mut whole = NewFile::create(&path).expect("writable");
-        whole.write(b"new").expect("writable");
-        assert_eq!(fs::read(&path).expect("there"), b"old");
-        whole.publish().expect("renamed");
-        assert_eq!(names(dir.path()), ["a.bin"]);
-        assert_eq!(fs::read(&path).expect("there"), b"new");
-    }
-
-    #[test]
-    fn what_a_killed_process_left_is_not_in_the_way() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("a.bin");
-        let killed = NewFile::create(&path).expect("writable");
-        let mut next = NewFile::create(&path).expect("writable");
-        next.write(b"new").expect("writable");
-        next.publish().expect("renamed");
-        assert_eq!(fs::read(&path).expect("there"), b"new");
-        drop(killed);
-        assert_eq!(names(dir.path()), ["a.bin"]);
-    }
-
-    #[test]
-    fn a_directory_in_the_way_is_named() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let error = NewFile::create(dir.path()).expect_err("a directory");
-        assert!(error.to_string().ends_with("it is a directory, not a file"), "{error}");
-        let error = open(dir.path()).expect_err("a directory");
-        assert!(error.to_string().ends_with("it is a directory, not a file"), "{error}");
-    }
-
-    #[test]
-    fn directories_are_made_and_taken_away_again() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("x/y/a.bin");
-        drop(NewDirs::above(&path).expect("made"));
-        assert!(names(dir.path()).is_empty());
-        let made = NewDirs::above(&path).expect("made");
-        fs::write(&path, b"1").expect("writable");
-        made.keep();
-        assert_eq!(names(&dir.path().join("x/y")), ["a.bin"]);
-    }
-}
+mod tests;
