@@ -1,8 +1,9 @@
 //! Builds the stages of a run, puts the machines on their threads, and waits for them.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::num::NonZeroU64;
+use std::os::unix::fs::OpenOptionsExt;
 use std::thread::{self, ScopedJoinHandle};
 
 use tensorwire_configs::{Backpressure, Missing, Receiver};
@@ -53,6 +54,7 @@ pub(super) fn execute(
     let rx = config.rx.as_ref().ok_or_else(|| {
         failure(ExitCode::Internal, "a run without a receiver reached the software NIC")
     })?;
+    let ready = args.ready_fd.map(ready_file).transpose()?;
     let seats = Seats::new(config, plan.fused, args.no_pin, talk)?;
     let output = config.regions.get(rx.output_region).map_or(0, |region| region.buffers);
     let pool = BurstPool::new(output as usize)
@@ -68,7 +70,7 @@ pub(super) fn execute(
     let (producer_end, consumer_end) = link
         .split(config.settings.queue_depth as usize, output as usize)
         .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
-    let run = Run { plan, args, clock, talk, stop, seats, rx };
+    let run = Run { plan, args, clock, talk, stop, ready, seats, rx };
     run.go(Stages {
         pool,
         memory: &memory,
@@ -87,6 +89,7 @@ struct Run<'a> {
     clock: Clock,
     talk: Talk,
     stop: &'a StopRequest,
+    ready: Option<File>,
     seats: Seats,
     rx: &'a Receiver,
 }
@@ -312,19 +315,21 @@ impl Run<'_> {
     /// Says that the receiver can take frames.
     fn announce(&self) {
         self.talk.say(format_args!("tensorwire: ready"));
-        if let Some(fd) = self.args.ready_fd {
-            // The number was inherited with the process; opening it by its name in /proc takes
-            // nothing over that is not ours.
-            let path = format!("/proc/self/fd/{fd}");
-            let said = OpenOptions::new()
-                .write(true)
-                .open(&path)
-                .and_then(|mut file| file.write_all(b"ready\n"));
-            if let Err(error) = said {
-                self.talk.error(format_args!("tensorwire: --ready-fd {fd}: {error}"));
-            }
+        if let Some(mut ready) = self.ready.as_ref()
+            && let Err(error) = ready.write_all(b"ready\n")
+        {
+            self.talk.error(format_args!("tensorwire: --ready-fd: {error}"));
         }
     }
+}
+
+/// The descriptor `fd` that the process inherited. Opening it by its name in /proc takes nothing
+/// over that is not ours. A pipe that nobody reads is refused, where the open would wait for a
+/// reader.
+fn ready_file(fd: i32) -> Result<File, Failure> {
+    let path = format!("/proc/self/fd/{fd}");
+    let opened = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
+    opened.map_err(|error| failure(ExitCode::Usage, format!("--ready-fd {fd}: {error}")))
 }
 
 type RunConsumer<'a> = Consumer<'a, Timed<Backend<'a>>, Progress<'a, RunSink>>;
