@@ -3,14 +3,21 @@
 //! The tests of this package run the real program as a person would: a command line in, exit code,
 //! stdout and stderr out.
 
+pub mod background;
+pub mod golden;
+pub mod pcap;
+pub mod solo;
+pub mod yaml;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use tempfile::TempDir;
+
+use background::Background;
 
 /// How long a program may run before the test that started it gives it up.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -46,7 +53,7 @@ pub fn shared(test: &str) -> Option<PathBuf> {
 
 /// Says a line that shows in the output of the tests.
 #[expect(clippy::print_stderr, reason = "a skipped test has to say so")]
-fn report(line: &str) {
+pub fn report(line: &str) {
     eprintln!("{line}");
 }
 
@@ -160,9 +167,64 @@ impl Workplace {
     #[must_use]
     #[track_caller]
     pub fn tensorwire<S: AsRef<OsStr>>(&self, args: &[S]) -> Output {
-        let mut command = Command::new(program());
-        command.args(args).current_dir(self.path()).env_remove("ETH_DST_ADDR");
-        run(command)
+        self.start(args).wait()
+    }
+
+    /// Starts `tensorwire` with `args` here.
+    ///
+    /// # Panics
+    ///
+    /// If the program is not there.
+    #[must_use]
+    #[track_caller]
+    pub fn start<S: AsRef<OsStr>>(&self, args: &[S]) -> Background {
+        let mut command = self.command(program());
+        command.args(args);
+        Background::start(command)
+    }
+
+    /// Runs a line of shell here; `$TW` is the program under test.
+    ///
+    /// # Panics
+    ///
+    /// As [`Workplace::tensorwire`].
+    #[must_use]
+    #[track_caller]
+    pub fn shell(&self, line: &str) -> Output {
+        self.start_shell(line).wait()
+    }
+
+    /// Starts a line of shell here; `$TW` is the program under test.
+    ///
+    /// # Panics
+    ///
+    /// As [`Workplace::start`].
+    #[must_use]
+    #[track_caller]
+    pub fn start_shell(&self, line: &str) -> Background {
+        let mut command = self.command("sh");
+        command.env("TW", program()).args(["-c", line]);
+        Background::start(command)
+    }
+
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.path()).env_remove("ETH_DST_ADDR");
+        command
+    }
+
+    /// Everything in it: the files with their bytes, in the order of [`Workplace::files`].
+    ///
+    /// # Panics
+    ///
+    /// If a file cannot be read.
+    #[must_use]
+    pub fn contents(&self) -> Vec<(String, Vec<u8>)> {
+        let read = |name: String| {
+            let bytes = fs::read(self.file(&name)).expect("a file");
+            (name, bytes)
+        };
+        self.files().into_iter().map(read).collect()
     }
 }
 
@@ -185,37 +247,4 @@ pub fn program() -> PathBuf {
     let missing = "no program at";
     assert!(program.is_file(), "{missing} {}: cargo build -p tensorwire", program.display());
     program
-}
-
-/// Runs a command to its end, both streams captured.
-fn run(mut command: Command) -> Output {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("the program starts");
-    let stdout = reader(child.stdout.take());
-    let stderr = reader(child.stderr.take());
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("the program can be waited for") {
-            break status;
-        }
-        if start.elapsed() > PATIENCE {
-            let _ = child.kill();
-            panic!("{command:?} did not end");
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
-    let text = |thread: thread::JoinHandle<Vec<u8>>| {
-        String::from_utf8(thread.join().expect("a reader")).expect("the program writes UTF-8")
-    };
-    Output { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
-}
-
-fn reader(stream: Option<impl std::io::Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut stream) = stream {
-            let _ = stream.read_to_end(&mut bytes);
-        }
-        bytes
-    })
 }
