@@ -9,6 +9,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use crate::exit::{ExitCode, Failure};
+use crate::talk::plain;
 
 /// Writes data to stdout. Whoever reads it may stop reading: that is no error.
 ///
@@ -28,7 +29,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Says a line on stderr under the name of the program.
 pub fn say(line: &dyn Display) {
     // A stderr that cannot be written to leaves nobody to tell.
-    let _ = io::stderr().write_all(format!("tensorwire: {line}\n").as_bytes());
+    let _ = io::stderr().write_all(format!("tensorwire: {}\n", plain(line)).as_bytes());
 }
 
 /// Says each line of a text.

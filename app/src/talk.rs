@@ -57,5 +57,23 @@ impl Talk {
 
 /// One line, one write. A stderr that cannot be written to leaves nobody to tell.
 fn write_line(line: fmt::Arguments<'_>) {
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+    let _ = io::stderr().write_all((plain(&line) + "\n").as_bytes());
+}
+
+/// `text` with U+FFFD for control characters, line ends apart: it may quote a file, and a file must
+/// not make the terminal obey it.
+pub(crate) fn plain(text: &dyn fmt::Display) -> String {
+    let shown = |c: char| if c.is_control() && c != '\n' { '\u{fffd}' } else { c };
+    text.to_string().chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_file_cannot_command_the_terminal() {
+        let quoted = "a.labels:1: \"\x1b[2J\r\" é\n  2";
+        assert_eq!(plain(&quoted), "a.labels:1: \"\u{fffd}[2J\u{fffd}\" é\n  2");
+    }
 }
