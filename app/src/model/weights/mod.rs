@@ -49,6 +49,11 @@ impl Weights {
         self.0.get(name)
     }
 
+    /// All tensors, by name in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.0.iter().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
     /// The elements of the tensor called `name`; empty when there is none, which
     /// [`Weights::problems`] has reported.
     #[must_use]
@@ -169,10 +174,16 @@ pub fn read(path: &Path) -> Result<Weights, ReadError> {
         return Err(ReadError::NotAFile);
     }
     let bytes = std::fs::read(path).map_err(ReadError::Io)?;
-    parse(&bytes)
+    read_bytes(&bytes)
 }
 
-fn parse(bytes: &[u8]) -> Result<Weights, ReadError> {
+/// Reads the weights in a file whose content is `bytes`. Any bytes are weights or an error, and the
+/// tensors have no more elements together than the file has bytes.
+///
+/// # Errors
+///
+/// [`ReadError`] when the content is damaged or holds something other than tensors.
+pub fn read_bytes(bytes: &[u8]) -> Result<Weights, ReadError> {
     match bytes {
         [b'P', b'K', 3, 4, ..] => pth::parse(bytes),
         // A pickle of protocol 2 to 5 without a zip around it.

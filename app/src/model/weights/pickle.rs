@@ -16,6 +16,10 @@ use super::pth::{FORMAT, View};
 
 /// Containers within containers. A state dictionary needs four.
 const MAX_DEPTH: u8 = 16;
+/// Dimensions of a tensor: the most that PyTorch has.
+const MAX_DIMS: usize = 64;
+/// Bytes of a function's or class's name. Each use makes a copy.
+const MAX_GLOBAL: usize = 256;
 
 /// A value that a pickle can make here.
 #[derive(Clone, Debug)]
@@ -299,6 +303,11 @@ impl Machine<'_> {
             let [Value::Text(module), Value::Text(name)] = &pair[..] else {
                 return Err(self.malformed("a name that is no text"));
             };
+            // A text can be recalled from the memo at the cost of two bytes.
+            let length = module.len() + 1 + name.len();
+            if length > MAX_GLOBAL {
+                return Err(self.refused(format!("a name of {length} bytes in the pickle")));
+            }
             format!("{module}.{name}").into()
         };
         let known = matches!(
@@ -353,6 +362,11 @@ impl Machine<'_> {
                 Some(tensor.clone())
             }
             ("torch.Size", [sizes]) => Some(sizes.clone()),
+            ("torch._utils._rebuild_tensor_v2", [_, _, Value::Tuple(shape, _), ..])
+                if shape.len() > MAX_DIMS =>
+            {
+                return Err(self.refused(format!("a tensor of {} dimensions", shape.len())));
+            }
             (
                 "torch._utils._rebuild_tensor_v2",
                 [Value::Storage(storage), offset, shape, strides, ..],
@@ -421,11 +435,9 @@ fn counts(value: &Value) -> Option<Vec<usize>> {
 }
 
 fn view(storage: &Rc<Storage>, offset: &Value, shape: &Value, strides: &Value) -> Option<View> {
-    let view = View {
-        storage: storage.clone(),
-        offset: count(offset)?,
-        shape: counts(shape)?,
-        strides: counts(strides)?,
-    };
-    (view.shape.len() == view.strides.len()).then_some(view)
+    let shape = counts(shape)?;
+    // Before they are copied: they may be longer than any shape.
+    let fits = matches!(strides, Value::Tuple(strides, _) if strides.len() == shape.len());
+    let strides = fits.then(|| counts(strides))??;
+    Some(View { storage: storage.clone(), offset: count(offset)?, shape, strides })
 }

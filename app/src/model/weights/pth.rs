@@ -35,6 +35,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Weights, ReadError> {
     };
     let mut storages = HashMap::new();
     let mut weights = Weights::default();
+    // What is copied is at most what the file has: entries could share bytes, tensors a storage.
+    let (mut loaded, mut elements) = (0, 0);
     for (name, value) in items.iter() {
         let Value::Text(name) = name else {
             return Err(malformed("data.pkl", format!("a key that is no text: {name}")));
@@ -53,7 +55,12 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Weights, ReadError> {
         let storage = match storages.entry(key) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(load_storage(&entries, &view.storage)?)
+                let (data, dtype) = find_storage(&entries, &view.storage)?;
+                loaded += data.len();
+                if loaded > bytes.len() {
+                    return Err(malformed("archive", "its entries share bytes"));
+                }
+                entry.insert(dtype.widen(data))
             }
         };
         let tensor = view.gather(storage).ok_or_else(|| {
@@ -66,6 +73,14 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Weights, ReadError> {
             );
             malformed(format!("tensor '{name}'"), what)
         })?;
+        elements += tensor.values.len();
+        if elements > bytes.len() {
+            let what = format!(
+                "with it the tensors have more elements together ({elements}) than the file has \
+                 bytes"
+            );
+            return Err(malformed(format!("tensor '{name}'"), what));
+        }
         if !weights.insert(name.to_string(), tensor) {
             return Err(malformed(format!("tensor '{name}'"), "the name comes twice"));
         }
@@ -73,10 +88,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Weights, ReadError> {
     Ok(weights)
 }
 
-fn load_storage(
-    entries: &HashMap<&str, &zip::Entry<'_>>,
+/// The bytes of a storage, and what they are.
+fn find_storage<'a>(
+    entries: &HashMap<&str, &zip::Entry<'a>>,
     storage: &pickle::Storage,
-) -> Result<Vec<f32>, ReadError> {
+) -> Result<(&'a [u8], Dtype), ReadError> {
     let place = || format!("storage '{}'", storage.key);
     let dtype = match &*storage.class {
         "HalfStorage" => Dtype::F16,
@@ -96,7 +112,7 @@ fn load_storage(
         let what = format!("{} bytes for {} elements", bytes.len(), storage.elements);
         return Err(malformed(place(), what));
     }
-    Ok(dtype.widen(bytes))
+    Ok((bytes, dtype))
 }
 
 /// A tensor as a window on a storage.

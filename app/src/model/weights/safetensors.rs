@@ -73,6 +73,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Weights, ReadError> {
     let data = &rest[header.len()..];
     let Header(entries) =
         serde_json::from_slice(header).map_err(|e| malformed("header", e.to_string()))?;
+    refuse_shared_bytes(&entries)?;
     let mut weights = Weights::default();
     let mut names = std::collections::HashSet::new();
     for (name, entry) in entries {
@@ -86,6 +87,23 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Weights, ReadError> {
         }
     }
     Ok(weights)
+}
+
+/// No byte belongs to two tensors, says the format: a file could ask for any amount of memory.
+fn refuse_shared_bytes(entries: &[(String, Option<Entry>)]) -> Result<(), ReadError> {
+    let mut ranges: Vec<([usize; 2], &str)> = entries
+        .iter()
+        .filter(|(name, _)| !name.ends_with(IGNORED_SUFFIX))
+        .filter_map(|(name, entry)| Some((entry.as_ref()?.data_offsets, name.as_str())))
+        .filter(|([start, end], _)| start < end)
+        .collect();
+    ranges.sort_unstable();
+    let shared = ranges.windows(2).find(|pair| pair[0].0[1] > pair[1].0[0]);
+    shared.map_or(Ok(()), |pair| {
+        let ((_, one), ([start, end], other)) = (pair[0], pair[1]);
+        let what = format!("its bytes {start} to {end} are also those of '{one}'");
+        Err(malformed(format!("tensor '{other}'"), what))
+    })
 }
 
 impl Entry {

@@ -152,12 +152,12 @@ fn good_safetensors() -> Vec<u8> {
 }
 
 fn refused(bytes: &[u8]) -> String {
-    parse(bytes).expect_err("must be refused").to_string()
+    read_bytes(bytes).expect_err("must be refused").to_string()
 }
 
 #[test]
 fn safetensors_of_each_type_are_read() {
-    let weights = parse(&good_safetensors()).expect("well formed");
+    let weights = read_bytes(&good_safetensors()).expect("well formed");
     let tensor =
         |shape: &[usize], values: &[f32]| Tensor { shape: shape.to_vec(), values: values.to_vec() };
     assert_eq!(weights.get("a"), Some(&tensor(&[2, 1], &[1.0, -2.0])));
@@ -190,7 +190,7 @@ fn safetensors_that_do_not_add_up_are_refused() {
 
 #[test]
 fn a_pth_is_read_with_its_views() {
-    let weights = parse(&good_pth()).expect("well formed");
+    let weights = read_bytes(&good_pth()).expect("well formed");
     assert_eq!(weights.get("a").map(|t| &t.shape[..]), Some(&[2, 3][..]));
     assert_eq!(weights.values("a"), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
     assert_eq!(weights.values("b"), [1.0, 4.0, 2.0, 5.0], "a transposed view");
@@ -230,6 +230,86 @@ fn a_pth_whose_views_leave_their_storage_is_refused() {
     assert!(with(4, 0, &[4, 1], &[1]).contains("_rebuild_tensor_v2 with arguments"));
 }
 
+/// Names cost some bytes, what they stand for is copied: a file must not ask for more memory than it
+/// is worth.
+#[test]
+fn a_file_that_repeats_itself_does_not_fill_the_memory() {
+    let data = [0; 256];
+    // Each view is right, and there are more of them than any network shares weights.
+    let storage = ("FloatStorage", "0", 64);
+    let many = |count: u8| {
+        Pickle::dict(|p| {
+            let first = p.text("0").tensor(storage, 0, &[64], &[1]).op(b"q\x07");
+            (1..count).fold(first, |p, n| p.text(&format!("{n}")).op(b"h\x07"))
+        })
+    };
+    let shared = pth(&many(2), &[("run/data/0", &data)]);
+    assert_eq!(read_bytes(&shared).expect("tied weights").0.len(), 2);
+    let text = refused(&pth(&many(200), &[("run/data/0", &data)]));
+    assert!(text.contains("more elements together"), "{text}");
+    // Two tensors over the same bytes of a safetensors file.
+    let entry = |name: &str, from: u8, to: u8| {
+        let shape = (to - from) / 4;
+        format!(r#""{name}":{{"dtype":"F32","shape":[{shape}],"data_offsets":[{from},{to}]}}"#)
+    };
+    let two = |a: &str, b: &str| safetensors(&format!("{{{a},{b}}}"), &[0; 16]);
+    assert!(read_bytes(&two(&entry("a", 4, 16), &entry("b", 0, 4))).is_ok());
+    assert!(read_bytes(&two(&entry("a", 0, 16), &entry("b", 8, 8))).is_ok());
+    let text = refused(&two(&entry("a", 4, 16), &entry("b", 0, 8)));
+    assert!(text.contains("tensor 'a': its bytes 4 to 16 are also those of 'b'"), "{text}");
+}
+
+#[test]
+fn entries_of_an_archive_over_the_same_bytes_are_refused() {
+    let pickle = Pickle::dict(|p| {
+        (0..20).fold(p, |p, n: u16| {
+            let key = n.to_string();
+            p.text(&key).tensor(("FloatStorage", &key, 1024), 0, &[1], &[1])
+        })
+    });
+    let storages: Vec<String> = (0..20).map(|n| format!("run/data/{n}")).collect();
+    let data = [0; 4096];
+    let empty: Vec<(&str, &[u8])> =
+        storages.iter().map(|name| (name.as_str(), &data[..])).collect();
+    let mut file = pth(&pickle, &empty);
+    assert!(read_bytes(&file).is_ok());
+    // All records of the directory point to the entry of the first storage, and the others go.
+    let local = |file: &[u8], n: usize| {
+        let header = b"PK\x03\x04";
+        let mut found = file.windows(4).enumerate().filter(|(_, w)| w == header);
+        found.nth(n).map(|(at, _)| at).expect("a local header")
+    };
+    let (first, second) = (local(&file, 2), local(&file, 3));
+    let start = file.windows(4).position(|w| w == b"PK\x01\x02").expect("a directory");
+    let tail = file.split_off(start);
+    file.truncate(second);
+    let (shift, place) = (u32::try_from(file.len()).expect("small"), |at: usize| {
+        u32::try_from(at).expect("small").to_le_bytes()
+    });
+    let mut tail = tail;
+    let records: Vec<usize> =
+        (0..tail.len() - 3).filter(|&at| tail[at..].starts_with(b"PK\x01\x02")).collect();
+    for at in &records[2..] {
+        tail[at + 42..at + 46].copy_from_slice(&place(first));
+    }
+    let end = tail.len() - 6;
+    tail[end..end + 4].copy_from_slice(&shift.to_le_bytes());
+    file.extend_from_slice(&tail);
+    let text = refused(&file);
+    assert!(text.contains("share bytes"), "{text}");
+}
+
+#[test]
+fn views_and_names_beyond_reason_are_refused() {
+    let dims = vec![1; 65];
+    let pickle = Pickle::dict(|p| p.text("w").tensor(("FloatStorage", "0", 1), 0, &dims, &dims));
+    let text = refused(&pth(&pickle, &[("run/data/0", &[0; 4])]));
+    assert!(text.contains("65 dimensions"), "{text}");
+    let name = format!("{}Storage", "x".repeat(300));
+    let pickle = Pickle::dict(|p| p.text("w").text("torch").text(&name).op(b"\x93"));
+    assert!(refused(&pth(&pickle, &[])).contains("a name of 313 bytes"));
+}
+
 #[test]
 fn pth_files_of_other_kinds_are_named() {
     assert!(refused(b"\x80\x02\x8a\x0al\xfc").contains("before PyTorch 1.6"));
@@ -264,7 +344,7 @@ fn any_byte_may_be_anything() {
             for value in [0, 1, 0x28, 0x7f, 0x80, 0xff, good[at] ^ 1, good[at].wrapping_add(1)] {
                 let mut bytes = good.clone();
                 bytes[at] = value;
-                let _ = parse(&bytes);
+                let _ = read_bytes(&bytes);
             }
         }
     }
