@@ -67,6 +67,8 @@ pub struct Options {
     pub eth_dst: Option<[u8; 6]>,
     /// Replaces `inference.images_per_batch` (`--images-per-batch`).
     pub images_per_inference: Option<u32>,
+    /// Replaces `tensorwire.inference_backend` (`--backend`).
+    pub backend: Option<Backend>,
 }
 
 /// Which ends of the pipeline run.

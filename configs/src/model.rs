@@ -148,6 +148,10 @@ pub struct Receiver {
     pub queue_id: u32,
     /// Name of the queue.
     pub queue: String,
+    /// Key path of the queue, as `daqiri.cfg.interfaces[0].rx.queues[0]`.
+    pub queue_path: String,
+    /// Key path of the receiver's block, as `bench_rx[0]`.
+    pub bench_path: String,
     /// Core of the poller, if given.
     pub poller_core: Option<u32>,
     /// Core of the producer (`bench_rx.cpu_core`), if given.
@@ -178,9 +182,17 @@ impl Receiver {
     /// None for a receiver of a checked file: it has no more flows than a table holds, each with
     /// its own id.
     pub fn flow_table(&self) -> Result<FlowTable, FlowTableError> {
-        let mut table = FlowTable::new();
-        self.flows.iter().try_for_each(|flow| table.push(flow))?;
-        Ok(table)
+        table(self.flows.iter())
+    }
+
+    /// The flows whose packets are reordered; packets of the others are of no interest.
+    ///
+    /// # Errors
+    ///
+    /// None for a receiver of a checked file, as with [`Receiver::flow_table`].
+    pub fn reordered_flow_table(&self) -> Result<FlowTable, FlowTableError> {
+        let ids = &self.reordered_flows;
+        table(self.flows.iter().filter(|flow| ids.is_empty() || ids.contains(&flow.id)))
     }
 }
 
@@ -195,6 +207,8 @@ pub struct Sender {
     pub queue_id: u32,
     /// Name of the queue.
     pub queue: String,
+    /// Key path of the sender's block, as `bench_tx[0]`.
+    pub bench_path: String,
     /// Core of the queue, if given.
     pub queue_core: Option<u32>,
     /// Core of the sender thread (`bench_tx.cpu_core`), if given.
@@ -207,6 +221,8 @@ pub struct Sender {
     pub header: HeaderSpec,
     /// The NIC fills in its own source MAC (`tx_eth_src`).
     pub offload_eth_src: bool,
+    /// Rate limit in megabits per second, with preamble and gap; 0 = none.
+    pub pacing_mbps: u32,
 }
 
 /// The model and its thread.
@@ -350,6 +366,12 @@ impl Config {
     pub fn output_type(&self) -> ElementType {
         self.geometry.spec().output
     }
+}
+
+fn table<'a>(mut flows: impl Iterator<Item = &'a FlowMatch>) -> Result<FlowTable, FlowTableError> {
+    let mut table = FlowTable::new();
+    flows.try_for_each(|flow| table.push(flow))?;
+    Ok(table)
 }
 
 /// An address as core's header builder wants it.

@@ -207,6 +207,12 @@ fn sender(out: &mut String, tx: &Sender) {
         ),
     );
     constant(out, "Frames sent at once.", "TX_BATCH: u32", &tx.batch_size.to_string());
+    constant(
+        out,
+        "Rate limit in Mb/s; 0 = none.",
+        "TX_PACING_MBPS: u32",
+        &tx.pacing_mbps.to_string(),
+    );
     place(out, "TX", &tx.address.to_string(), tx.queue_id);
     cores(out, "TX_CORES", "queue and sender", [tx.queue_core, tx.worker_core]);
 }

@@ -15,7 +15,7 @@ use tensorwire_core::geometry::Geometry;
 use crate::Options;
 use crate::diagnostic::Report;
 use crate::fields::{self, Fields};
-use crate::model::Config;
+use crate::model::{Backend, Config};
 use crate::rules::Code;
 use crate::source::Span;
 
@@ -97,7 +97,7 @@ fn application<'t>(
         return None;
     }
     let app = root.map("reorder")?;
-    needs_inference(blocks, report);
+    needs_inference(blocks, options, report);
     let flows = ends.0.and_then(|rx| pipeline::flows(app, &rx, report));
     let parts = parts(blocks, app, device, ends, options, report);
     if let Some(region) = parts.output_region.filter(|_| !device.software) {
@@ -105,7 +105,7 @@ fn application<'t>(
     }
     let geometry = parts.check(device, report)?;
     notes::check(&parts, device, &geometry, report);
-    settings::check_backend(&parts, &geometry, report);
+    settings::check_backend(&parts, options, &geometry, report);
     let config = assemble(blocks, device, &parts, geometry, flows, options)?;
     notes::check_sender(&config, &parts, options.eth_dst.is_some(), report);
     Some(config)
@@ -127,10 +127,10 @@ fn no_role(root: &Fields, device: &Device<'_>, report: &mut Report<'_>) {
 }
 
 /// A receiver infers, unless it is told not to.
-fn needs_inference(blocks: &Blocks<'_>, report: &mut Report<'_>) {
-    let backend = blocks.settings.word("inference_backend");
+fn needs_inference(blocks: &Blocks<'_>, options: &Options, report: &mut Report<'_>) {
+    let backend = settings::backend(blocks.settings, options);
     let Some(span) = blocks.roles.rx else { return };
-    if blocks.root.given("inference").is_none() && backend != Some("none") {
+    if blocks.root.given("inference").is_none() && backend != Some(Backend::None) {
         let message = "`inference` is missing: the receiver has no model";
         report
             .add(Code::NoInference, "inference", span, message)
@@ -220,6 +220,6 @@ fn assemble(
         },
         dataset: settings::dataset(blocks.root.map("dataset")),
         stats: settings::stats(blocks.stats)?,
-        settings: settings::settings(blocks.settings)?,
+        settings: settings::settings(blocks.settings, options)?,
     })
 }

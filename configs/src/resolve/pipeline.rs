@@ -237,6 +237,8 @@ pub(super) fn receiver(
         address: end.interface.address("address")?.clone(),
         queue_id: end.queue.small("id")?,
         queue: end.queue.text("name")?.to_owned(),
+        queue_path: end.queue.path.clone(),
+        bench_path: end.bench.path.clone(),
         poller_core: end.queue.small("cpu_core"),
         producer_core: end.bench.small("cpu_core"),
         batch_size: end.queue.small("batch_size")?,
@@ -259,6 +261,7 @@ pub(super) fn sender(end: &End<'_>, region: usize, eth_dst: Option<[u8; 6]>) -> 
         address: end.interface.address("address")?.clone(),
         queue_id: end.queue.small("id")?,
         queue: end.queue.text("name")?.to_owned(),
+        bench_path: bench.path.clone(),
         queue_core: end.queue.small("cpu_core"),
         worker_core: bench.small("cpu_core"),
         batch_size: bench.small("batch_size").or_else(|| end.queue.small("batch_size"))?,
@@ -272,5 +275,6 @@ pub(super) fn sender(end: &End<'_>, region: usize, eth_dst: Option<[u8; 6]>) -> 
             udp_dst: port("udp_dst_port")?,
         },
         offload_eth_src: !end.queue.items("offloads").is_empty(),
+        pacing_mbps: end.queue.small("pacing_mbps")?,
     })
 }

@@ -2,6 +2,7 @@
 
 use tensorwire_core::geometry::Geometry;
 
+use crate::Options;
 use crate::diagnostic::Report;
 use crate::fields::Fields;
 use crate::model::{
@@ -54,8 +55,13 @@ pub(super) fn inference(
 }
 
 /// TensorRT reads each sub-batch at its own address in the batch.
-pub(super) fn check_backend(parts: &Parts<'_>, geometry: &Geometry, report: &mut Report<'_>) {
-    let tensorrt = parts.settings.word("inference_backend") == Some("tensorrt");
+pub(super) fn check_backend(
+    parts: &Parts<'_>,
+    options: &Options,
+    geometry: &Geometry,
+    report: &mut Report<'_>,
+) {
+    let tensorrt = backend(parts.settings, options) == Some(Backend::TensorRt);
     let images = parts.images_per_inference().and_then(|images| u32::try_from(images).ok());
     let Some(images) = images.filter(|images| tensorrt && *images < geometry.images_per_batch())
     else {
@@ -86,7 +92,20 @@ pub(super) fn stats(fields: &Fields) -> Option<Stats> {
     Some(Stats { enabled: fields.flag("enabled"), top_k: fields.small("top_k")? })
 }
 
-pub(super) fn settings(fields: &Fields) -> Option<Settings> {
+/// Who infers: the caller's choice, or the file's.
+pub(super) fn backend(fields: &Fields, options: &Options) -> Option<Backend> {
+    let of_file = || {
+        Some(match fields.word("inference_backend")? {
+            "tensorrt" => Backend::TensorRt,
+            "onnx" => Backend::Onnx,
+            "none" => Backend::None,
+            _ => Backend::Auto,
+        })
+    };
+    options.backend.or_else(of_file)
+}
+
+pub(super) fn settings(fields: &Fields, options: &Options) -> Option<Settings> {
     Some(Settings {
         window: fields.small("window")?,
         missing: match fields.word("missing")? {
@@ -109,12 +128,7 @@ pub(super) fn settings(fields: &Fields) -> Option<Settings> {
         },
         rx_ring: fields.small("rx_ring")?,
         tx_ring: fields.small("tx_ring")?,
-        inference_backend: match fields.word("inference_backend")? {
-            "tensorrt" => Backend::TensorRt,
-            "onnx" => Backend::Onnx,
-            "none" => Backend::None,
-            _ => Backend::Auto,
-        },
+        inference_backend: backend(fields, options)?,
         features: fields.text("features").map(str::to_owned),
     })
 }

@@ -19,9 +19,14 @@ static CFG: Section = Section {
         core("master_core", "core of the main thread").required(),
         words("stream_type", STREAM_TYPES, "raw Ethernet frames or kernel sockets").required(),
         words("engine", ENGINES, "library that drives the NIC"),
-        words("log_level", LOG_LEVELS, "least severity that is logged").or_word("warn"),
+        words(
+            "log_level",
+            LOG_LEVELS,
+            "from `error` on no warnings and notices; `debug` and `trace`: notes of the check too",
+        )
+        .or_word("warn"),
         words("loopback", LOOPBACKS, "`sw` joins TX and RX in software, without a NIC").or_word(""),
-        boolean("debug", "more checks and talk").off(),
+        boolean("debug", "as `log_level: debug`").off(),
         integer("tx_meta_buffers", 1, 1 << 24, "descriptors of bursts on their way out")
             .or(256)
             .ignored("tensorwire sizes its descriptors itself"),
@@ -178,10 +183,9 @@ static TX_QUEUE: Section = Section {
             &Kind::Words(&[word("tx_eth_src")]),
             "`tx_eth_src`: own address filled in",
         ),
-        integer("pacing_mbps", 0, 1_000_000, "rate limit")
+        integer("pacing_mbps", 0, 1_000_000, "rate limit, preamble and gap included")
             .unit("Mb/s, 0 = line rate")
-            .or(0)
-            .unsupported("the sender has no rate limit"),
+            .or(0),
     ],
 };
 

@@ -1,8 +1,9 @@
 //! The field cases of buffers, geometry, roles and cores, each under its id.
 
 use tensorwire_configs::{
-    Mode, Options, Severity, Verdict, check_file, check_str, render, shipped,
+    Backend, Mode, Options, Receiver, Severity, Verdict, check_file, check_str, render, shipped,
 };
+use tensorwire_core::flow::FlowTable;
 use tensorwire_core::geometry::GeometrySpec;
 
 use crate::support::{MINI, check, errors, file, line, mini_port, the, with};
@@ -300,6 +301,59 @@ fn i01_an_override_that_does_not_fill_the_batch() {
         let checked = run(images);
         assert_eq!(the(&checked, "TW0514").key, "--images-per-batch");
     }
+}
+
+#[test]
+fn a_backend_that_the_run_asks_for_takes_the_place_of_the_files() {
+    let run = |text: &str, backend| {
+        check_str("x", text, &Options { backend: Some(backend), ..Options::default() })
+    };
+    let text = with(MINI, "inference:", "tensorwire: {inference_backend: tensorrt}\ninference:");
+    for backend in [Backend::None, Backend::Onnx, Backend::Auto] {
+        let config = run(&text, backend).config.expect("valid");
+        assert_eq!(config.settings.inference_backend, backend);
+    }
+    assert_eq!(
+        check(&text).config.map(|config| config.settings.inference_backend),
+        Some(Backend::TensorRt)
+    );
+    // Without a model only a receiver that does not infer is whole.
+    let (without, _) = MINI.split_once("inference:").expect("the block");
+    assert!(errors(&check(without)).contains(&"TW0804".to_owned()));
+    assert!(!errors(&run(without, Backend::None)).contains(&"TW0804".to_owned()));
+}
+
+#[test]
+fn the_rate_limit_of_the_transmit_queue_reaches_the_sender() {
+    let limited = with(MINI, "{name: tq, id: 0,", "{name: tq, id: 0, pacing_mbps: 1500,");
+    let sender = |text: &str| check(text).config.and_then(|config| config.tx).expect("a sender");
+    assert_eq!(sender(&limited).pacing_mbps, 1500);
+    assert_eq!(sender(MINI).pacing_mbps, 0, "no limit unless one is asked for");
+    let far = with(MINI, "{name: tq, id: 0,", "{name: tq, id: 0, pacing_mbps: 1000001,");
+    assert_eq!(errors(&check(&far)), ["TW0303"]);
+}
+
+#[test]
+fn only_the_flows_that_are_named_are_reordered() {
+    let flow =
+        "            - {name: g, id: 7, action: {type: queue, id: 0}, match: {udp_dst: 9}}\n";
+    let two = with(MINI, "bench_rx: {", &format!("{flow}bench_rx: {{"));
+    let receiver = |text: &str| check(text).config.and_then(|config| config.rx).expect("valid");
+    let flows = |rx: &Receiver| {
+        let count = |table: FlowTable| table.len();
+        (rx.flow_table().map(count), rx.reordered_flow_table().map(count))
+    };
+    assert_eq!(flows(&receiver(&two)), (Ok(2), Ok(2)));
+    let one = with(&two, "reorder:\n", "reorder:\n  flow_ids: [0]\n");
+    assert_eq!(flows(&receiver(&one)), (Ok(2), Ok(1)));
+}
+
+#[test]
+fn threads_know_the_keys_of_their_cores() {
+    let config = check(MINI).config.expect("valid");
+    let (rx, tx) = (config.rx.expect("a receiver"), config.tx.expect("a sender"));
+    assert_eq!(rx.queue_path, "daqiri.cfg.interfaces[0].rx.queues[0]");
+    assert_eq!((rx.bench_path.as_str(), tx.bench_path.as_str()), ("bench_rx", "bench_tx"));
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod mini {
 
 fn text() -> String {
     let text = with(MINI, "udp_dst: 4096}", "udp_dst: 4000-5000, ipv4_len: 242}");
+    let text = with(&text, "{name: tq, id: 0,", "{name: tq, id: 0, pacing_mbps: 900,");
     with(&text, "seq_bit_offset: 128", "seq_bit_offset: 336\n  flow_ids: [0]")
 }
 
@@ -43,6 +44,7 @@ fn the_constants_are_those_of_the_configuration() {
     assert_eq!(flags, [false; 3]);
     let tx = config.tx.expect("a sender");
     assert_eq!((mini::TX_HEADER, mini::TX_BATCH), (tx.header, tx.batch_size));
+    assert_eq!(mini::TX_PACING_MBPS, 900);
     assert_eq!((mini::TX_ADDRESS, mini::TX_QUEUE), ("loopback", 0));
     assert_eq!(mini::TX_CORES, [tx.queue_core, tx.worker_core]);
 }

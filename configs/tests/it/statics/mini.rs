@@ -66,6 +66,8 @@ pub(crate) const TX_HEADER: tensorwire_core::header::HeaderSpec =
 };
 /// Frames sent at once.
 pub(crate) const TX_BATCH: u32 = 16;
+/// Rate limit in Mb/s; 0 = none.
+pub(crate) const TX_PACING_MBPS: u32 = 900;
 /// Address of the port.
 pub(crate) const TX_ADDRESS: &str = "loopback";
 /// Number of the queue.
