@@ -383,6 +383,32 @@ fn a_feature_file_that_cannot_be_written_stops_the_run_before_it_starts() {
 }
 
 #[test]
+fn a_disk_that_fills_up_leaves_nothing_half_written() {
+    let place = Workplace::new();
+    let loopback = config("resnet50_sw_loopback.yaml").display().to_string();
+    let export = "export-model --arch resnet18 --weights seed:1 --output";
+    let model = "models/resnet18_features.onnx";
+    let _ = place.tensorwire(&words(&format!("{export} {model}"))).expect_code(0);
+    let prepare = format!("prepare --synthetic 5 --num-images 32 --config {loopback}");
+    let _ = place.tensorwire(&words(&prepare)).expect_code(0);
+    // No file may grow beyond this many blocks; the signal that comes with it is ignored. Over what
+    // is there already, over a new name, and in a new folder.
+    let run = format!("run {loopback} --no-pin --quiet --model resnet18 --features f.npy");
+    for line in [
+        &prepare,
+        &format!("{prepare} --out new/z.pcap"),
+        &format!("{export} {model}"),
+        &format!("{export} x.onnx"),
+        &run,
+    ] {
+        let line = format!("trap '' XFSZ; ulimit -f 16; exec \"$TW\" {line}");
+        let output = refused(&place, || place.shell(&line), 7, &["tensorwire: "]);
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+        assert!(output.stderr.contains("File too large"), "{}", output.stderr);
+    }
+}
+
+#[test]
 fn c26_validate_gives_every_file_its_verdict_in_order() {
     let place = fixture();
     place.write("bad.yaml", Yaml::small(Small::MINI).set("packets_per_image", 5));
