@@ -284,6 +284,20 @@ fn e11_what_this_build_cannot_do_has_its_own_exit_code() {
 }
 
 #[test]
+fn c21_a_side_that_the_file_does_not_have_is_named() {
+    let place = Workplace::new();
+    for (have, want) in [("tx", "rx"), ("rx", "tx"), ("rx", "both")] {
+        let path = config(&format!("resnet50_{have}_spark_xhost.yaml")).display().to_string();
+        let mac = ["--eth-dst", "48:b0:2d:00:00:01"];
+        let args = [&["run", &path, "--no-pin", "--mode", want], &mac[..]].concat();
+        let output = refused(&place, || place.tensorwire(&args), 3, &["error[TW"]);
+        let said = format!("mode `{want}` needs `bench_");
+        assert!(output.stderr.contains(&said), "no {said} in {}", output.stderr);
+        assert!(output.stderr.contains(&format!("made for mode `{have}`")), "{}", output.stderr);
+    }
+}
+
+#[test]
 fn c25_a_configuration_that_is_wrong_is_refused_with_every_fault() {
     let place = fixture();
     let yaml = Yaml::small(Small::MINI).set_at("Data_RX_GPU", "buf_size", 255);

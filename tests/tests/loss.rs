@@ -301,6 +301,32 @@ fn p14_h01_other_traffic_in_between_harms_nothing() {
 }
 
 #[test]
+fn l07_ten_thousand_bad_frames_are_counted_and_not_listed() {
+    let place = Workplace::new();
+    place.write("c.yaml", Yaml::small(Small::MINI));
+    let args = ["prepare", "--synthetic", "5", "--num-images", "4000", "--config", "c.yaml"];
+    let _ = place.tensorwire(&args).expect_code(0);
+    let path = place.file("data/cifar10_resnet.pcap");
+    let mut capture = Pcap::read(&path);
+    for record in capture.records.iter_mut().skip(6_000) {
+        let (header, frame) = record.split_at(16);
+        *record = Pcap::record(header, &frame[..100]);
+    }
+    place.write("data/cifar10_resnet.pcap", capture.bytes());
+    // Fewer than half of the frames: such a capture is replayed as it is.
+    let few = Pcap { records: capture.records[..11_000].to_vec(), ..capture.clone() };
+    place.write("few.pcap", few.bytes());
+    let args = ["run", "c.yaml", "--backend", "none", "--no-pin", "--dataset", "few.pcap"];
+    let output = place.tensorwire(&args).expect_code(4);
+    assert!(output.stderr.contains(" short=5000 "), "{}", output.stderr);
+    assert!(output.stderr.lines().count() < 30, "{}", output.stderr);
+    // More than half: refused, in one line.
+    let output = place.tensorwire(&args[..5]).expect_code(3);
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    assert!(output.stderr.contains("10000 of 16000 data frames"), "{}", output.stderr);
+}
+
+#[test]
 fn a_number_that_is_off_costs_its_own_image() {
     // One packet with a number far ahead, or far behind; its own place stays empty.
     for (wire, counter) in [(120, "/packets/wild"), (200, "/packets/late")] {
