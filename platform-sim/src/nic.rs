@@ -85,6 +85,28 @@ pub struct SwNicConfig {
     pub flows: Option<FlowTable>,
 }
 
+impl SwNicConfig {
+    /// Checks the numbers, without taking any memory.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::OutOfRange`], the first that is 0 or above its limit.
+    pub fn check(&self) -> Result<(), NicError> {
+        let bounded = [
+            ("rx_bufs", self.rx_bufs, MAX_RX_BUFS),
+            ("rx_buf_size", self.rx_buf_size, u32::MAX as usize),
+            ("rx_ring", self.rx_ring, MAX_RX_RING),
+            ("tx_bufs", self.tx_bufs, usize::MAX),
+            ("tx_buf_size", self.tx_buf_size, u32::MAX as usize),
+            ("tx_ring", self.tx_ring, usize::MAX),
+        ];
+        match bounded.into_iter().find(|(_, given, max)| *given == 0 || given > max) {
+            Some((what, given, max)) => Err(NicError::OutOfRange { what, given, max }),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Why a software NIC could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -192,19 +214,7 @@ impl SwNic {
     /// [`NicError`] when a number of the configuration is out of its range, or when the memory
     /// cannot be had.
     pub fn new(config: SwNicConfig) -> Result<Self, NicError> {
-        let bounded = [
-            ("rx_bufs", config.rx_bufs, MAX_RX_BUFS),
-            ("rx_buf_size", config.rx_buf_size, u32::MAX as usize),
-            ("rx_ring", config.rx_ring, MAX_RX_RING),
-            ("tx_bufs", config.tx_bufs, usize::MAX),
-            ("tx_buf_size", config.tx_buf_size, u32::MAX as usize),
-            ("tx_ring", config.tx_ring, usize::MAX),
-        ];
-        for (what, given, max) in bounded {
-            if given == 0 || given > max {
-                return Err(NicError::OutOfRange { what, given, max });
-            }
-        }
+        config.check()?;
         let (pool, free) =
             PacketPool::new(config.rx_bufs, config.rx_buf_size).map_err(NicError::Memory)?;
         let stage = [const { PacketDesc::EMPTY }; GROUP];

@@ -94,8 +94,12 @@ impl std::error::Error for OpenError {
     }
 }
 
-/// Reads the header of `path` and holds it against `expect`.
-pub(crate) fn plan(path: &Path, expect: &ModelExpect) -> Result<IoPlan, OpenError> {
+/// Reads the header of the model `path` and holds it against `expect`; nothing is loaded.
+///
+/// # Errors
+///
+/// [`OpenError`] when the file cannot be read, does not fit `expect`, or takes what cannot be fed.
+pub fn plan(path: &Path, expect: &ModelExpect) -> Result<IoPlan, OpenError> {
     let header = read_header(path).map_err(OpenError::Header)?;
     let plan = check_io(&header, expect)
         .map_err(|source| OpenError::Mismatch { path: path.into(), source: Box::new(source) })?;
