@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tensorwire_configs::Backend;
 
 /// Packets in, features out.
 #[derive(Debug, Parser)]
@@ -193,6 +194,39 @@ pub enum ModeArg {
     Both,
 }
 
+/// Who infers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BackendArg {
+    /// TensorRT where there is one, the CPU otherwise
+    Auto,
+    /// TensorRT or nothing
+    Tensorrt,
+    /// The ONNX model on the CPU
+    Onnx,
+    /// Nobody: batches are received and given back
+    None,
+}
+
+impl From<BackendArg> for Backend {
+    fn from(backend: BackendArg) -> Self {
+        match backend {
+            BackendArg::Auto => Self::Auto,
+            BackendArg::Tensorrt => Self::TensorRt,
+            BackendArg::Onnx => Self::Onnx,
+            BackendArg::None => Self::None,
+        }
+    }
+}
+
+/// What the software wire does when the receiver is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SimTx {
+    /// The sender waits
+    Lossless,
+    /// Frames are lost and counted
+    Wire,
+}
+
 /// `run`.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("passes").args(["replay_once", "loop", "loop_verbatim"]))]
@@ -215,6 +249,15 @@ pub struct RunArgs {
     /// The capture, instead of dataset.pcap_path; its labels are in FILE.labels, if at all
     #[arg(long, value_name = "FILE")]
     pub dataset: Option<PathBuf>,
+    /// The labels, instead of dataset.labels_path and of those beside the capture
+    #[arg(long, value_name = "FILE")]
+    pub labels: Option<PathBuf>,
+    /// Refuse to run with fewer labels than images
+    #[arg(long)]
+    pub strict_labels: bool,
+    /// The largest capture that is loaded, file and memory [default: 8 GiB]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_capture_bytes: Option<u64>,
     /// Images that are owed: fewer is exit code 4
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub expected_images: Option<u64>,
@@ -228,8 +271,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "resnet18…152")]
     pub model: Option<String>,
     /// Who infers, instead of tensorwire.inference_backend
-    #[arg(long, value_name = "auto|tensorrt|onnx|none")]
-    pub backend: Option<String>,
+    #[arg(long, value_enum, value_name = "BACKEND")]
+    pub backend: Option<BackendArg>,
     /// Write the features to this file; row i is image i, rows not delivered are NaN
     #[arg(long, value_name = "FILE.npy")]
     pub features: Option<PathBuf>,
@@ -239,18 +282,22 @@ pub struct RunArgs {
     /// Print the summary as one JSON object on stdout, and nothing else
     #[arg(long)]
     pub json: bool,
-    /// Print errors only
+    /// Say errors only, on stderr
     #[arg(long)]
     pub quiet: bool,
     /// Write a line to this file descriptor once the receiver is ready
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..))]
     pub ready_fd: Option<i32>,
-    /// Destination MAC address of the sender; overrides ETH_DST_ADDR and the configuration
+    /// Destination MAC address of all frames; overrides ETH_DST_ADDR and the configuration
     #[arg(long, value_name = "MAC")]
     pub eth_dst: Option<String>,
     /// Use what is whole of a capture that was cut short
     #[arg(long)]
     pub keep_whole_frames: bool,
+    /// What the software wire does when the receiver is behind [default: wire with --seconds,
+    /// lossless otherwise]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub sim_tx: Option<SimTx>,
     /// Lose every N-th frame on the software wire
     #[arg(long, value_name = "1/N", value_parser = one_in)]
     pub sim_drop: Option<u64>,

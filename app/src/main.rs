@@ -1,5 +1,6 @@
 //! The `tensorwire` program: parses the command line, runs a command, ends with its exit code.
 
+use std::panic::catch_unwind;
 use std::process;
 
 use clap::Parser;
@@ -21,12 +22,14 @@ fn main() -> process::ExitCode {
             };
         }
     };
-    match dispatch(&cli.command) {
-        Ok(exit) => exit.into(),
-        Err(Failure { exit, reason }) => {
+    // The panic has told its place on stderr; the shell is told that it is a fault of ours.
+    match catch_unwind(|| dispatch(&cli.command)) {
+        Ok(Ok(exit)) => exit.into(),
+        Ok(Err(Failure { exit, reason })) => {
             commands::say(&reason);
             exit.into()
         }
+        Err(_) => ExitCode::Internal.into(),
     }
 }
 

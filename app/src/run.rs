@@ -1,12 +1,15 @@
 //! `run`: the pipeline on threads, from a configuration to a summary.
 //!
-//! `plan` decides what happens and refuses what cannot; this file builds the stages, puts each
-//! machine on its thread, waits, and adds everything up. The machines themselves are in
+//! [`plan`] decides what happens and refuses what cannot; `stages` builds the stages, puts each
+//! machine on its thread and waits; `report` adds everything up. The machines themselves are in
 //! `tensorwire_core::pipeline`.
 
 pub mod backend;
 pub mod clock;
+pub mod data;
 pub mod frames;
+pub mod nic;
+pub mod output;
 pub mod pin;
 pub mod plan;
 pub mod progress;
@@ -14,6 +17,8 @@ mod report;
 pub mod seats;
 pub mod signals;
 mod stages;
+#[cfg(test)]
+pub(crate) mod testkit;
 pub mod threads;
 pub mod timed;
 
@@ -33,12 +38,11 @@ use signals::StopRequest;
 ///
 /// A [`Failure`] when there is no summary to show.
 pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
-    let talk = Talk::new(args.quiet);
     let stop = StopRequest::install()
         .map_err(|error| failure(ExitCode::Device, format!("signals: {error}")))?;
-    let plan = Plan::new(args, talk)?;
-    let summary = execute(&plan, args, talk, &stop)?;
-    present(&summary, args.json, talk)?;
+    let plan = Plan::new(args, Talk::new(args.quiet))?;
+    let summary = execute(&plan, args, &stop)?;
+    present(&summary, args.json, plan.talk)?;
     Ok(summary.exit)
 }
 
@@ -47,14 +51,9 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 /// # Errors
 ///
 /// A [`Failure`] when the stages cannot be built: nothing was sent or received then.
-pub fn execute(
-    plan: &Plan,
-    args: &RunArgs,
-    talk: Talk,
-    stop: &StopRequest,
-) -> Result<Summary, Failure> {
-    let clock = Clock::start();
-    stages::execute(plan, args, clock, talk, stop)
+pub fn execute(plan: &Plan, args: &RunArgs, stop: &StopRequest) -> Result<Summary, Failure> {
+    stop.check()?;
+    stages::execute(plan, args, Clock::start(), stop)
 }
 
 /// Shows a summary: for people on stderr (quiet: the verdict alone, and only where the run is not

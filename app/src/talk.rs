@@ -4,29 +4,71 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tensorwire_configs::{Config, LogLevel};
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    /// Errors.
+    Errors,
+    /// Readiness, samples and the summary too.
+    Results,
+    /// Warnings and notices too.
+    #[default]
+    Notices,
+    /// The notes of a configuration too.
+    Details,
+}
 
 /// Where talk goes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Talk {
-    quiet: bool,
+    level: Level,
 }
 
 impl Talk {
     /// Talk to stderr; nothing but errors if `quiet`.
     #[must_use]
     pub const fn new(quiet: bool) -> Self {
-        Self { quiet }
+        Self { level: if quiet { Level::Errors } else { Level::Notices } }
+    }
+
+    /// As much talk as `config` asks for (`log_level`, `debug`); what is quiet stays quiet.
+    #[must_use]
+    pub const fn of(self, config: &Config) -> Self {
+        let level = match config.log_level {
+            _ if self.quiet() => Level::Errors,
+            _ if config.debug => Level::Details,
+            LogLevel::Trace | LogLevel::Debug => Level::Details,
+            LogLevel::Info | LogLevel::Warn => Level::Notices,
+            LogLevel::Error | LogLevel::Critical | LogLevel::Off => Level::Results,
+        };
+        Self { level }
     }
 
     /// Whether only errors are said.
     #[must_use]
     pub const fn quiet(self) -> bool {
-        self.quiet
+        matches!(self.level, Level::Errors)
     }
 
-    /// Says one line, unless quiet.
+    /// Says one line that a user should know: a warning, a notice, what goes on.
     pub fn say(self, line: fmt::Arguments<'_>) {
-        if !self.quiet {
+        self.at(Level::Notices, line);
+    }
+
+    /// Says one line that belongs to the outcome, unless quiet.
+    pub fn result(self, line: fmt::Arguments<'_>) {
+        self.at(Level::Results, line);
+    }
+
+    /// Says one line for who wants to know everything.
+    pub fn detail(self, line: fmt::Arguments<'_>) {
+        self.at(Level::Details, line);
+    }
+
+    fn at(self, level: Level, line: fmt::Arguments<'_>) {
+        if self.level >= level {
             write_line(line);
         }
     }
@@ -39,13 +81,14 @@ impl Talk {
     /// A writer of its own for whole lines; `None` if quiet.
     #[must_use]
     pub fn writer(self) -> Option<Box<dyn Write + Send>> {
-        (!self.quiet).then(|| Box::new(io::stderr()) as Box<dyn Write + Send>)
+        (!self.quiet()).then(|| Box::new(io::stderr()) as Box<dyn Write + Send>)
     }
 
-    /// A progress bar over `total` of `unit`; hidden where stderr is no terminal, or if quiet.
+    /// A progress bar over `total` of `unit`; hidden where stderr is no terminal, and where notices
+    /// are not said.
     #[must_use]
     pub fn progress(self, total: u64, what: &'static str, unit: &'static str) -> ProgressBar {
-        if self.quiet || !io::stderr().is_terminal() {
+        if self.level < Level::Notices || !io::stderr().is_terminal() {
             return ProgressBar::hidden();
         }
         let template = format!("{what} [{{bar:30}}] {{pos}}/{{len}} {unit} {{eta}}");
@@ -75,5 +118,30 @@ mod tests {
     fn a_quoted_file_cannot_command_the_terminal() {
         let quoted = "a.labels:1: \"\x1b[2J\r\" é\n  2";
         assert_eq!(plain(&quoted), "a.labels:1: \"\u{fffd}[2J\u{fffd}\" é\n  2");
+    }
+
+    fn level(log_level: &str, quiet: bool) -> Level {
+        let shipped = tensorwire_configs::shipped("resnet50_sw_loopback.yaml").expect("shipped");
+        let text = shipped.replace("log_level: \"info\"", &format!("log_level: {log_level}"));
+        assert_eq!(text == shipped, log_level == "\"info\"", "nothing replaced");
+        let checked = tensorwire_configs::check_str("x", &text, &Default::default());
+        Talk::new(quiet).of(&checked.config.expect("valid")).level
+    }
+
+    #[test]
+    fn the_level_of_the_log_decides_what_is_said() {
+        for (word, expected) in [
+            ("trace", Level::Details),
+            ("debug", Level::Details),
+            ("warn\n    debug: true", Level::Details),
+            ("\"info\"", Level::Notices),
+            ("warn", Level::Notices),
+            ("error", Level::Results),
+            ("critical", Level::Results),
+            ("off", Level::Results),
+        ] {
+            assert_eq!(level(word, false), expected, "{word}");
+            assert_eq!(level(word, true), Level::Errors, "quiet stays quiet: {word}");
+        }
     }
 }

@@ -53,6 +53,7 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
         talk,
     )?;
     say_all(&format!("{made} ({:.1} s)", began.elapsed().as_secs_f64()));
+    stop.check()?;
     let began = Instant::now();
     let weights = WeightsSource::Seed(SEED);
     let options = ExportOptions {
@@ -70,8 +71,8 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
 
     let args = run_args(&config, &features, args.json)?;
     let plan = Plan::new(&args, talk)?;
-    let summary = execute(&plan, &args, talk, &stop)?;
-    present(&summary, args.json, talk)?;
+    let summary = execute(&plan, &args, &stop)?;
+    present(&summary, args.json, plan.talk)?;
     say(&format!(
         "capture {}, labels beside it, model {}, features {}, configuration {}",
         capture.display(),

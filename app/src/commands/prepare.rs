@@ -10,7 +10,8 @@ use crate::dataset::{
     self, DEFAULT_HEADER, GeometryFlags, PrepareOptions, PrepareReport, Source, SyntheticSize,
 };
 use crate::exit::{ExitCode, Failure};
-use crate::run::plan::{failure, load_config, of_dataset};
+use crate::run::data::of_dataset;
+use crate::run::plan::{failure, load_config};
 use crate::talk::Talk;
 
 /// Addresses of the documented sender.

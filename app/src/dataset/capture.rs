@@ -47,7 +47,7 @@ pub struct LoadOptions {
     pub flows: FlowTable,
     /// Where labels come from.
     pub labels: LabelsFrom,
-    /// Fewer labels than images are an error.
+    /// Fewer labels than images, or none, are an error.
     pub strict_labels: bool,
     /// Of a file that is cut short, take the whole frames instead of refusing it.
     pub keep_whole_frames: bool,
@@ -226,12 +226,12 @@ pub fn load_capture(
         .map_err(|misfit| refuse(LoadError::Numbering(misfit)))?;
     let (labels, classes) = read_labels(path, &options.labels)?;
     let packets_per_image = geometry.packets_per_image();
-    if let Some(labels) = &labels {
-        let (labels, images) = (labels.len() as u64, numbering.images);
-        report.unlabelled = images.saturating_sub(labels);
-        if options.strict_labels && report.unlabelled > 0 {
-            return Err(refuse(LoadError::FewLabels { labels, images }));
-        }
+    let (images, given) = (numbering.images, labels.as_ref().map_or(0, |l| l.len() as u64));
+    if options.strict_labels && given < images {
+        return Err(refuse(LoadError::FewLabels { labels: given, images }));
+    }
+    if labels.is_some() {
+        report.unlabelled = images.saturating_sub(given);
     }
     Ok(Capture { frames, times_ns, packets_per_image, numbering, labels, classes, report })
 }

@@ -25,7 +25,7 @@ mod prepare;
 mod resize;
 mod synthetic;
 #[cfg(test)]
-mod testkit;
+pub(crate) mod testkit;
 
 pub use capture::{
     Capture, DEFAULT_MAX_BYTES, LabelsFrom, LoadError, LoadOptions, LoadReport, Skipped,

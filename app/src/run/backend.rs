@@ -1,19 +1,19 @@
 //! Who infers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
-use tensorwire_configs::{self as configs, Inference};
+use tensorwire_configs::{self as configs, Config, Inference};
 use tensorwire_core::burst::{Burst, InFlight};
 use tensorwire_core::geometry::ElementType;
 use tensorwire_core::port::{Event, Infer, Outputs, StageError, Ticket};
 use tensorwire_onnx::{
-    BatchBytes, ElemType, ModelExpect, OnnxInfer, OpenError, Profile, read_header,
+    BatchBytes, ElemType, ModelExpect, OnnxInfer, OpenError, Profile, cpu, read_header,
 };
 use tensorwire_sim::infer::NullInfer;
 use tensorwire_sim::pool::BatchMemory;
 
-use super::plan::{Plan, failure};
+use super::plan::failure;
 use crate::exit::{ExitCode, Failure};
 use crate::talk::Talk;
 
@@ -49,45 +49,85 @@ pub enum Backend<'m> {
     None(NullInfer),
 }
 
-impl<'m> Backend<'m> {
-    /// Loads what the plan asks for, and says what it is.
+impl ModelShape {
+    /// Without inference.
+    pub const NONE: Self = Self { feature_dim: 0, classes: 0 };
+}
+
+/// A model whose file was held against the configuration; it is not loaded yet.
+#[derive(Clone, Debug)]
+pub struct Model {
+    path: PathBuf,
+    expect: ModelExpect,
+    shape: ModelShape,
+}
+
+impl Model {
+    /// The model that `config` asks for; `None` without inference.
     ///
     /// # Errors
     ///
-    /// A [`Failure`]: 7 when the model cannot be read, 3 when it does not fit the configuration, 5
-    /// when it cannot be run here.
-    pub fn load(
-        plan: &Plan,
-        memory: &'m BatchMemory,
-        talk: Talk,
-    ) -> Result<(Self, ModelShape), Failure> {
-        let none = ModelShape { feature_dim: 0, classes: 0 };
-        if plan.backend == configs::Backend::None {
-            return Ok((Self::None(NullInfer::default()), none));
+    /// A [`Failure`]: 7 when the model cannot be read, 3 when none is named or it does not fit the
+    /// configuration, 5 when it cannot be run here.
+    pub fn of(config: &Config) -> Result<Option<Self>, Failure> {
+        match config.settings.inference_backend {
+            configs::Backend::None => return Ok(None),
+            configs::Backend::TensorRt => {
+                return Err(failure(
+                    ExitCode::Device,
+                    "inference_backend `tensorrt` is not in this build; `onnx` infers on the CPU",
+                ));
+            }
+            configs::Backend::Auto | configs::Backend::Onnx => {}
         }
-        let Some(inference) = &plan.config.inference else {
-            talk.say(format_args!("notice: no `inference:` block, batches are not inferred"));
-            return Ok((Self::None(NullInfer::default()), none));
-        };
+        // Only a sender has no such block: a receiver would have been refused.
+        let Some(inference) = &config.inference else { return Ok(None) };
         let Some(path) = inference.onnx_path.as_deref().map(Path::new) else {
-            return Err(failure(ExitCode::Config, "inference.onnx_path: is not given"));
+            return Err(failure(
+                ExitCode::Config,
+                "inference.onnx_path: is not given, and inference on the CPU needs it",
+            ));
         };
         let header = read_header(path).map_err(|error| of_open(&OpenError::Header(error)))?;
         let logits = header.outputs.iter().any(|output| output.name == LOGITS);
-        let expect = expectation(plan, inference, logits);
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let infer = OnnxInfer::open(path, &expect, threads, Buffers(memory))
-            .map_err(|error| of_open(&error))?;
-        let io = tensorwire_onnx::Engine::plan(infer.engine());
+        let expect = expectation(config, inference, logits);
+        let io = cpu::plan(path, &expect).map_err(|error| of_open(&error))?;
         let classes = io.logits.as_ref().map_or(0, |(_, classes)| *classes);
         let shape = ModelShape { feature_dim: io.feature_dim, classes };
+        Ok(Some(Self { path: path.to_path_buf(), expect, shape }))
+    }
+
+    /// What the rows of its outputs look like.
+    #[must_use]
+    pub const fn shape(&self) -> ModelShape {
+        self.shape
+    }
+}
+
+impl<'m> Backend<'m> {
+    /// Loads `model`, and says what it is.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`]: 7 when the model cannot be read, 5 when it cannot be run here.
+    pub fn load(
+        model: Option<&Model>,
+        memory: &'m BatchMemory,
+        talk: Talk,
+    ) -> Result<Self, Failure> {
+        let Some(Model { path, expect, shape }) = model else {
+            return Ok(Self::None(NullInfer::default()));
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let infer = OnnxInfer::open(path, expect, threads, Buffers(memory))
+            .map_err(|error| of_open(&error))?;
         talk.say(format_args!(
             "model {}: {} features{}, on the CPU with {threads} threads",
             path.display(),
             shape.feature_dim,
-            if classes > 0 { format!(", {classes} classes") } else { String::new() },
+            if shape.classes > 0 { format!(", {} classes", shape.classes) } else { String::new() },
         ));
-        Ok((Self::Onnx(Box::new(infer)), shape))
+        Ok(Self::Onnx(Box::new(infer)))
     }
 
     /// The words behind the number of a [`StageError`], where there are any.
@@ -100,8 +140,8 @@ impl<'m> Backend<'m> {
     }
 }
 
-fn expectation(plan: &Plan, inference: &Inference, logits: bool) -> ModelExpect {
-    let [channels, height, width] = plan.config.image_shape();
+fn expectation(config: &Config, inference: &Inference, logits: bool) -> ModelExpect {
+    let [channels, height, width] = config.image_shape();
     ModelExpect {
         input_name: inference.input_name.clone(),
         output_name: inference.output_name.clone(),
@@ -109,7 +149,7 @@ fn expectation(plan: &Plan, inference: &Inference, logits: bool) -> ModelExpect 
         channels,
         height,
         width,
-        input_type: element_type(plan.config.output_type()),
+        input_type: element_type(config.output_type()),
         feature_dim: inference.feature_dim,
         images_per_inference: inference.images_per_inference,
         profile: Profile { min: inference.opt_min, opt: inference.opt_avg, max: inference.opt_max },

@@ -19,12 +19,12 @@ pub fn available() -> Result<Vec<u32>, Failure> {
 }
 
 /// Where one thread runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// The core.
     pub core: u32,
     /// The key of the configuration that asks for it.
-    pub key: &'static str,
+    pub key: String,
 }
 
 impl Pin {
@@ -33,7 +33,7 @@ impl Pin {
     /// # Errors
     ///
     /// A [`Failure`] (exit 5) that names key and core when the system refuses.
-    pub fn apply(self) -> Result<(), Failure> {
+    pub fn apply(&self) -> Result<(), Failure> {
         let mut set = CpuSet::new();
         set.set(self.core as usize);
         sched_setaffinity(None, &set).map_err(|error| Failure {

@@ -1,15 +1,23 @@
 //! From the configuration and the command line to what exactly is going to happen. Nothing is
-//! started here; everything that can be refused is refused here, with its exit code.
+//! started here; everything that can be refused is refused here, with its exit code, and what is
+//! cheap to refuse before what takes time to look at.
 
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use tensorwire_configs::{Address, Backend, Config, Mode, Options, RxPoll, Severity};
-use tensorwire_core::flow::{FlowMatch, FlowTable};
+use tensorwire_configs::{Address, Config, Mode, Options, RxPoll, Severity};
+use tensorwire_core::geometry::{ElementType, Geometry};
+use tensorwire_kernels::Conversion;
+use tensorwire_sim::nic::SwNicConfig;
+use tensorwire_sim::wire::{MAX_SHUFFLE, WireFaults};
 
-use super::frames::{Frames, Synthetic};
-use super::pin;
+use super::backend::Model;
+use super::data::{DataSet, capture_path};
+use super::frames::Frames;
+use super::{nic, pin};
 use crate::cli::{ModeArg, RunArgs};
-use crate::dataset::{self, DatasetError, ErrorClass, Labels, LabelsFrom, LoadOptions};
+use crate::dataset::Labels;
 use crate::exit::{ExitCode, Failure, Owed};
 use crate::model::Arch;
 use crate::sink::Anchoring;
@@ -26,6 +34,15 @@ pub enum Passes {
     Verbatim,
 }
 
+/// The feature file that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Rows: images of a pass.
+    pub rows: u64,
+}
+
 /// What is going to happen.
 #[derive(Debug)]
 pub struct Plan {
@@ -33,6 +50,10 @@ pub struct Plan {
     pub config: Config,
     /// Which sides run.
     pub mode: Mode,
+    /// What is said on the way.
+    pub talk: Talk,
+    /// Where the start is told, besides stderr.
+    pub ready: Option<File>,
     /// What is sent; `None` for a receiver.
     pub frames: Option<Frames>,
     /// How often.
@@ -41,6 +62,8 @@ pub struct Plan {
     pub pass_packets: u64,
     /// Images of one pass, where that is known.
     pub pass_images: Option<u64>,
+    /// Destination that is written into every frame; `None`: frames go where they say.
+    pub eth_dst: Option<[u8; 6]>,
     /// Class of each image of the pass.
     pub labels: Option<Labels>,
     /// Names of the classes.
@@ -49,10 +72,16 @@ pub struct Plan {
     pub owed: Owed,
     /// Whether indices can be trusted.
     pub anchoring: Anchoring,
-    /// Who infers.
-    pub backend: Backend,
+    /// The model that infers; `None`: batches are received and given back.
+    pub model: Option<Model>,
     /// The feature file.
-    pub features: Option<PathBuf>,
+    pub features: Option<FeatureFile>,
+    /// What the payload becomes in the batch.
+    pub conversion: Conversion,
+    /// The software NIC.
+    pub nic: SwNicConfig,
+    /// What its wire does to frames.
+    pub faults: WireFaults,
     /// Whether poller and producer are one thread.
     pub fused: bool,
 }
@@ -76,6 +105,7 @@ pub fn load_config(
 ) -> Result<(Mode, Config), Failure> {
     let checked = tensorwire_configs::check_file(path, options)
         .map_err(|error| failure(ExitCode::File, error.to_string()))?;
+    let talk = checked.config.as_ref().map_or(talk, |config| talk.of(config));
     let result = checked.for_mode(mode);
     let findings = match &result {
         Ok(_) => &checked.diagnostics,
@@ -83,12 +113,11 @@ pub fn load_config(
     };
     for finding in findings {
         let text = tensorwire_configs::render::diagnostic(&checked.source, finding);
+        let text = text.trim_end();
         match finding.severity() {
-            Severity::Error | Severity::Unsupported => {
-                talk.error(format_args!("{}", text.trim_end()))
-            }
-            Severity::Warning => talk.say(format_args!("{}", text.trim_end())),
-            Severity::Note => {}
+            Severity::Error | Severity::Unsupported => talk.error(format_args!("{text}")),
+            Severity::Warning => talk.say(format_args!("{text}")),
+            Severity::Note => talk.detail(format_args!("{text}")),
         }
     }
     result.map_err(|findings| {
@@ -116,56 +145,190 @@ impl Plan {
     ///
     /// A [`Failure`] with its exit code.
     pub fn new(args: &RunArgs, talk: Talk) -> Result<Self, Failure> {
-        let options = Options {
-            cores_available: if args.no_pin { None } else { Some(pin::available()?) },
-            eth_dst: eth_dst(args)?,
-            images_per_inference: args.images_per_batch,
-        };
-        let mode = args.mode.map(|mode| match mode {
-            ModeArg::Rx => Mode::Rx,
-            ModeArg::Tx => Mode::Tx,
-            ModeArg::Both => Mode::Both,
-        });
-        let (mode, mut config) = load_config(&args.config, &options, mode, talk)?;
-        refuse_devices(&config, mode)?;
-        if let Some(name) = &args.model {
-            apply_model(&mut config, name)?;
-        }
-        let backend = backend(args, &config)?;
-        let passes = passes(args);
+        // Before anything of ours is opened that could have the number.
+        let ready = ready_file(args)?;
+        let eth_dst = eth_dst(args)?;
+        let faults = faults(args)?;
+        let (mode, config) = configured(args, eth_dst, talk)?;
+        let talk = talk.of(&config);
+        let conversion = conversion(&config.geometry)?;
+        let nic = nic::plan(&config, args)?;
+        let model = Model::of(&config)?;
         let capture = capture_path(args, &config);
-        let (frames, labels, class_names) = frames(args, &config, mode, capture.as_deref(), talk)?;
-        let pass_images = match &frames {
-            Some(Frames::Capture(capture)) => Some(capture.images()),
-            _ => args.expected_images.or_else(|| labels.as_ref().map(|labels| labels.len() as u64)),
+        let passes = passes(args, capture.is_some());
+        let once = passes == Passes::Once;
+        let features = feature_file(args, &config, model.is_some(), talk)?;
+        if features.is_some() && capture.is_none() && !once && args.expected_images.is_none() {
+            return Err(failure(
+                ExitCode::Usage,
+                "the number of rows of the feature file is not known; name a data set or give \
+                 --expected-images",
+            ));
+        }
+        let data = DataSet::load(args, &config, mode, talk)?;
+        notices(args, &config, &data, (once, eth_dst.is_some()), talk);
+        let pass_images = match &data.frames {
+            Some(Frames::Synthetic(_)) if !once => args.expected_images,
+            _ => data.images(&config).or(args.expected_images),
         };
-        let looping = passes != Passes::Once || matches!(frames, Some(Frames::Synthetic(_)));
-        let owed = owed(args, mode, looping, frames.as_ref(), pass_images);
-        let pass_packets = frames.as_ref().map_or(0, Frames::pass_packets);
-        let anchored_to = labels.as_ref().and(pass_images);
-        let passes = if looping && passes == Passes::Once { Passes::Loop } else { passes };
-        let fused = match config.settings.rx_poll {
-            RxPoll::Fused | RxPoll::Auto => true,
-            RxPoll::Split => false,
-        };
+        let anchored_to = data.labels.as_ref().and(pass_images);
         Ok(Self {
-            anchoring: Anchoring::new(&config.geometry, anchored_to, !looping),
-            features: args
-                .features
-                .clone()
-                .or_else(|| config.settings.features.clone().map(Into::into)),
+            anchoring: Anchoring::new(&config.geometry, anchored_to, once),
+            owed: owed(args, mode, once, data.frame_count(), pass_images),
+            features: features.zip(pass_images).map(|(path, rows)| FeatureFile { path, rows }),
+            fused: fused(&config),
+            pass_packets: data.frames.as_ref().map_or(0, Frames::pass_packets),
+            frames: data.frames,
+            labels: data.labels,
+            class_names: data.class_names,
             config,
             mode,
-            frames,
+            talk,
+            ready,
             passes,
-            pass_packets,
             pass_images,
-            labels,
-            class_names,
-            owed,
-            backend,
-            fused,
+            eth_dst,
+            model,
+            conversion,
+            nic,
+            faults,
         })
+    }
+}
+
+/// The configuration with all that the command line says about it.
+fn configured(
+    args: &RunArgs,
+    eth_dst: Option<[u8; 6]>,
+    talk: Talk,
+) -> Result<(Mode, Config), Failure> {
+    let options = Options {
+        cores_available: if args.no_pin { None } else { Some(pin::available()?) },
+        eth_dst,
+        images_per_inference: args.images_per_batch,
+        backend: args.backend.map(Into::into),
+    };
+    let mode = args.mode.map(|mode| match mode {
+        ModeArg::Rx => Mode::Rx,
+        ModeArg::Tx => Mode::Tx,
+        ModeArg::Both => Mode::Both,
+    });
+    let (mode, mut config) = load_config(&args.config, &options, mode, talk)?;
+    refuse_devices(&config, mode)?;
+    if let Some(name) = &args.model {
+        apply_model(&mut config, name)?;
+    }
+    Ok((mode, config))
+}
+
+/// What is probably not meant.
+fn notices(
+    args: &RunArgs,
+    config: &Config,
+    data: &DataSet,
+    (once, eth_dst_given): (bool, bool),
+    talk: Talk,
+) {
+    let owed = args.expected_images.or(data.images(config)).filter(|_| once);
+    if let Some((owed, sent)) =
+        owed.zip(data.sent_images(config)).filter(|(owed, sent)| owed > sent)
+    {
+        talk.say(format_args!("notice: {owed} images are owed, and what is sent once has {sent}"));
+    }
+    if let Some(other) = data.other_destination(config).filter(|_| !eth_dst_given) {
+        talk.say(format_args!(
+            "notice: the frames of the capture go to {}, as they were captured, and not to \
+             bench_tx.eth_dst_addr; --eth-dst sends them elsewhere",
+            mac(other)
+        ));
+    }
+}
+
+fn mac(address: [u8; 6]) -> String {
+    address.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// The descriptor that the start is told to, which the process inherited. Opening it by its name in
+/// /proc takes nothing over that is not ours. A pipe that nobody reads is refused, where the open
+/// would wait for a reader.
+fn ready_file(args: &RunArgs) -> Result<Option<File>, Failure> {
+    let Some(fd) = args.ready_fd else { return Ok(None) };
+    let path = format!("/proc/self/fd/{fd}");
+    let opened = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
+    let opened = opened.map_err(|error| {
+        failure(ExitCode::Usage, format!("--ready-fd {fd}: cannot be written: {error}"))
+    });
+    opened.map(Some)
+}
+
+fn faults(args: &RunArgs) -> Result<WireFaults, Failure> {
+    if args.sim_shuffle > MAX_SHUFFLE {
+        return Err(failure(
+            ExitCode::Usage,
+            format!("--sim-shuffle {}: at most {MAX_SHUFFLE}", args.sim_shuffle),
+        ));
+    }
+    Ok(WireFaults {
+        drop: args.sim_drop.and_then(std::num::NonZeroU64::new),
+        dup: args.sim_dup.and_then(std::num::NonZeroU64::new),
+        shuffle: args.sim_shuffle,
+        seed: args.sim_seed,
+    })
+}
+
+/// The conversion of the geometry's types, where there is one on the CPU.
+fn conversion(geometry: &Geometry) -> Result<Conversion, Failure> {
+    let spec = geometry.spec();
+    match (spec.input, spec.output) {
+        (ElementType::Int8, ElementType::Fp16) => Ok(Conversion::Int8ToFp16),
+        (ElementType::Int8, ElementType::Bf16) => Ok(Conversion::Int8ToBf16),
+        (ElementType::Int8, ElementType::Fp32) => Ok(Conversion::Int8ToFp32),
+        (input, output) if input == output => Ok(Conversion::Copy),
+        (input, output) => Err(failure(
+            ExitCode::Device,
+            format!("{} to {} is not converted on the CPU", input.name(), output.name()),
+        )),
+    }
+}
+
+/// The feature file that is asked for, if there will be features.
+fn feature_file(
+    args: &RunArgs,
+    config: &Config,
+    infers: bool,
+    talk: Talk,
+) -> Result<Option<PathBuf>, Failure> {
+    let configured = config.settings.features.as_ref().map(PathBuf::from);
+    match (&args.features, configured) {
+        (None, None) => Ok(None),
+        (Some(path), _) if infers => Ok(Some(path.clone())),
+        (None, Some(path)) if infers => Ok(Some(path)),
+        (Some(_), _) => Err(failure(
+            ExitCode::Usage,
+            "--features: there are no features without inference (inference_backend `none`)",
+        )),
+        (None, Some(_)) if args.backend.is_some() => {
+            talk.say(format_args!(
+                "notice: tensorwire.features is not written: --backend none gives no features"
+            ));
+            Ok(None)
+        }
+        (None, Some(_)) => Err(failure(
+            ExitCode::Config,
+            "tensorwire.features: there are no features with inference_backend `none`",
+        )),
+    }
+}
+
+/// One thread, where poller and producer share a core or nothing is gained by a second one.
+fn fused(config: &Config) -> bool {
+    match config.settings.rx_poll {
+        RxPoll::Fused => true,
+        RxPoll::Split => false,
+        RxPoll::Auto => {
+            let shared = |rx: &tensorwire_configs::Receiver| rx.poller_core == rx.producer_core;
+            config.software_loopback || config.rx.as_ref().is_none_or(shared)
+        }
     }
 }
 
@@ -244,153 +407,34 @@ fn rename(path: &str, name: &str) -> Option<String> {
     Some(format!("{}{name}{}", path.get(..start)?, path.get(end..)?))
 }
 
-fn backend(args: &RunArgs, config: &Config) -> Result<Backend, Failure> {
-    let backend = match args.backend.as_deref() {
-        None => config.settings.inference_backend,
-        Some("auto") => Backend::Auto,
-        Some("tensorrt") => Backend::TensorRt,
-        Some("onnx") => Backend::Onnx,
-        Some("none") => Backend::None,
-        Some(other) => {
-            return Err(failure(
-                ExitCode::Usage,
-                format!("--backend: `{other}` is none of auto, tensorrt, onnx, none"),
-            ));
-        }
-    };
-    if backend == Backend::TensorRt {
-        return Err(failure(
-            ExitCode::Device,
-            "inference_backend `tensorrt` is not in this build; `onnx` infers on the CPU",
-        ));
+/// A data set is sent once and made-up frames over and over, unless the flags say otherwise.
+const fn passes(args: &RunArgs, data_set: bool) -> Passes {
+    match (args.loop_verbatim, args.r#loop, args.replay_once || data_set) {
+        (true, _, _) => Passes::Verbatim,
+        (false, false, true) => Passes::Once,
+        (false, _, _) => Passes::Loop,
     }
-    Ok(backend)
-}
-
-const fn passes(args: &RunArgs) -> Passes {
-    if args.loop_verbatim {
-        Passes::Verbatim
-    } else if args.r#loop {
-        Passes::Loop
-    } else {
-        Passes::Once
-    }
-}
-
-fn capture_path(args: &RunArgs, config: &Config) -> Option<PathBuf> {
-    args.dataset.clone().or_else(|| config.dataset.pcap_path.clone().map(PathBuf::from))
-}
-
-/// The frames to send, the labels of their images, the names of the classes.
-type DataSet = (Option<Frames>, Option<Labels>, Vec<String>);
-
-/// What is to be sent, and what is known about it.
-fn frames(
-    args: &RunArgs,
-    config: &Config,
-    mode: Mode,
-    capture: Option<&Path>,
-    talk: Talk,
-) -> Result<DataSet, Failure> {
-    let labels_path = config.dataset.labels_path.as_ref().map(PathBuf::from);
-    if mode == Mode::Rx {
-        let labels = labels_path.map(|path| labels_of(&path)).transpose()?;
-        let (labels, names) = labels.unzip();
-        return Ok((None, labels, names.unwrap_or_default()));
-    }
-    let Some(path) = capture else {
-        let header =
-            config.tx.as_ref().map(|tx| tx.header).ok_or_else(|| {
-                failure(ExitCode::Internal, "a sender without headers was planned")
-            })?;
-        let frames = Synthetic::new(&config.geometry, &header)
-            .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
-        return Ok((Some(Frames::Synthetic(frames)), None, Vec::new()));
-    };
-    let flows = config.rx.as_ref().map(|rx| rx.flow_table()).transpose();
-    let flows = flows.map_err(|error| failure(ExitCode::Config, format!("rx.flows: {error}")))?;
-    let flows = flows.unwrap_or_else(any_flow);
-    let region = config.tx.as_ref().and_then(|tx| config.regions.get(tx.region));
-    let options = LoadOptions {
-        // The configuration's labels are those of its own capture.
-        labels: match labels_path {
-            Some(path) if args.dataset.is_none() => LabelsFrom::File(path),
-            _ => LabelsFrom::Beside,
-        },
-        keep_whole_frames: args.keep_whole_frames,
-        accept_trailer: config.settings.accept_trailer,
-        max_frame_bytes: region.map(|region| region.buffer_bytes as usize),
-        ..LoadOptions::new(flows)
-    };
-    let capture = dataset::load_capture(path, &config.geometry, &options)
-        .map_err(|error| of_dataset(&error))?;
-    for line in capture.report().notes() {
-        talk.say(format_args!("{}: {line}", path.display()));
-    }
-    let (labels, names) = (capture.labels().cloned(), capture.classes().to_vec());
-    Ok((Some(Frames::Capture(Box::new(capture))), labels, names))
-}
-
-/// For a sender without a receiver: every UDP frame of the capture is data.
-fn any_flow() -> FlowTable {
-    let mut flows = FlowTable::new();
-    // An empty table has room for one flow.
-    let _ = flows.push(&FlowMatch::any(0));
-    flows
-}
-
-/// Labels without their capture: of a receiver.
-fn labels_of(path: &Path) -> Result<(Labels, Vec<String>), Failure> {
-    let of = |error: &dyn std::fmt::Display| failure(ExitCode::File, error.to_string());
-    let labels = dataset::read_labels(path, usize::from(dataset::MAX_CLASS) + 1);
-    let labels = labels.map_err(|error| of(&error))?;
-    let beside = path.with_extension("classes");
-    let names = if beside.exists() { dataset::read_classes(&beside) } else { Ok(Vec::new()) };
-    Ok((labels, names.map_err(|error| of(&error))?))
-}
-
-/// The exit code of a data set that cannot be used.
-#[must_use]
-pub fn of_dataset(error: &DatasetError) -> Failure {
-    let exit = match error.class() {
-        ErrorClass::Usage => ExitCode::Usage,
-        ErrorClass::Config => ExitCode::Config,
-        ErrorClass::File => ExitCode::File,
-    };
-    failure(exit, error.to_string())
 }
 
 fn owed(
     args: &RunArgs,
     mode: Mode,
-    looping: bool,
-    frames: Option<&Frames>,
+    once: bool,
+    frames: Option<u64>,
     pass_images: Option<u64>,
 ) -> Owed {
-    use tensorwire_core::pipeline::transmitter::FrameSource;
     if mode == Mode::Tx {
         return match frames {
-            Some(frames) if !looping => Owed::Frames(frames.frames()),
+            Some(frames) if once => Owed::Frames(frames),
             _ => Owed::SomeFrame,
         };
     }
     match (args.expected_images, pass_images) {
         (Some(images), _) => Owed::Images(images),
-        (None, Some(images)) if !looping && args.seconds.is_none() => Owed::Images(images),
+        (None, Some(images)) if once && args.seconds.is_none() => Owed::Images(images),
         _ => Owed::SomeImage,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_network_renames_the_file_only() {
-        let renamed = rename("models/resnet50_features.fp16in.engine", "resnet101");
-        assert_eq!(renamed.as_deref(), Some("models/resnet101_features.fp16in.engine"));
-        let renamed = rename("resnet50/resnet50.onnx", "resnet18");
-        assert_eq!(renamed.as_deref(), Some("resnet50/resnet18.onnx"));
-        assert_eq!(rename("resnet50/features.onnx", "resnet18"), None);
-    }
-}
+mod tests;

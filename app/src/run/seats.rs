@@ -10,8 +10,10 @@ use crate::exit::{ExitCode, Failure};
 use crate::talk::Talk;
 
 /// The seats of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Seats {
+    /// The main thread, which only waits.
+    pub main: Option<Pin>,
     /// The producer, and with it the poller where the two are fused.
     pub producer: Seat,
     /// The poller, where it is a thread of its own.
@@ -22,28 +24,58 @@ pub struct Seats {
     pub transmitter: Seat,
 }
 
+/// The cores that a configuration asks for, each with its key.
+struct Wanted {
+    main: Option<Pin>,
+    poller: Option<Pin>,
+    producer: Option<Pin>,
+    consumer: Option<Pin>,
+    sender: Option<Pin>,
+}
+
+impl Wanted {
+    fn of(config: &Config, fused: bool) -> Self {
+        let pin = |path: &str, core: Option<u32>| {
+            core.map(|core| Pin { core, key: format!("{path}.cpu_core") })
+        };
+        let rx = config.rx.as_ref();
+        let inference = config.inference.as_ref();
+        Self {
+            main: Some(Pin { core: config.master_core, key: "daqiri.cfg.master_core".to_owned() }),
+            poller: rx.filter(|_| !fused).and_then(|rx| pin(&rx.queue_path, rx.poller_core)),
+            producer: rx.and_then(|rx| pin(&rx.bench_path, rx.producer_core)),
+            consumer: inference.and_then(|inference| pin("inference", inference.cpu_core)),
+            sender: config.tx.as_ref().and_then(|tx| pin(&tx.bench_path, tx.worker_core)),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Pin> {
+        [&self.main, &self.poller, &self.producer, &self.consumer, &self.sender]
+            .into_iter()
+            .flatten()
+    }
+}
+
 impl Seats {
-    /// The seats that `config` asks for. A software loopback may ask for cores that this machine
-    /// does not have: one notice names them, and their threads are not pinned.
+    /// The seats that `config` asks for, on a machine that lets this process use `cores`. A
+    /// software loopback may ask for cores that are not among them: one notice names them, and
+    /// their threads are not pinned.
     ///
     /// # Errors
     ///
     /// A [`Failure`] (exit 5) for a core that is missing where a NIC is real.
-    pub fn new(config: &Config, fused: bool, no_pin: bool, talk: Talk) -> Result<Self, Failure> {
-        let cores = pin::available()?;
-        let rx = config.rx.as_ref();
-        let poller = rx.and_then(|rx| rx.poller_core).map(|core| ("rx.queues[].cpu_core", core));
-        let producer = rx.and_then(|rx| rx.producer_core).map(|core| ("bench_rx[].cpu_core", core));
-        let consumer = config.inference.as_ref().and_then(|inference| inference.cpu_core);
-        let consumer = consumer.map(|core| ("inference.cpu_core", core));
-        let sender = config.tx.as_ref().and_then(|tx| tx.worker_core);
-        let sender = sender.map(|core| ("bench_tx[].cpu_core", core));
-        let wanted = [poller.filter(|_| !fused), producer, consumer, sender];
+    pub fn new(
+        config: &Config,
+        fused: bool,
+        no_pin: bool,
+        cores: &[u32],
+        talk: Talk,
+    ) -> Result<Self, Failure> {
+        let wanted = Wanted::of(config, fused);
         let missing: Vec<String> = wanted
-            .iter()
-            .flatten()
-            .filter(|(_, core)| !cores.contains(core))
-            .map(|(key, core)| format!("{key}: {core}"))
+            .all()
+            .filter(|pin| !cores.contains(&pin.core))
+            .map(|pin| format!("{}: {}", pin.key, pin.core))
             .collect();
         if !missing.is_empty() && !no_pin {
             let text = format!(
@@ -58,17 +90,75 @@ impl Seats {
         }
         let threads = if fused { 3 } else { 4 };
         let waiting = Waiting::for_machine(cores.len(), threads);
-        let pin = |wanted: Option<(&'static str, u32)>| {
-            wanted
-                .filter(|(_, core)| !no_pin && cores.contains(core))
-                .map(|(key, core)| Pin { core, key })
-        };
-        let seat = |name, wanted| Seat { name, pin: pin(wanted), waiting };
+        let there = |pin: Option<Pin>| pin.filter(|pin| !no_pin && cores.contains(&pin.core));
+        let seat = |name, pin| Seat { name, pin: there(pin), waiting };
         Ok(Self {
-            producer: seat("tw-producer", producer),
-            poller: (!fused).then(|| seat("tw-poller", poller)),
-            consumer: seat("tw-consumer", consumer),
-            transmitter: seat("tw-sender", sender),
+            main: there(wanted.main),
+            producer: seat("tw-producer", wanted.producer),
+            poller: (!fused).then(|| seat("tw-poller", wanted.poller)),
+            consumer: seat("tw-consumer", wanted.consumer),
+            transmitter: seat("tw-sender", wanted.sender),
         })
+    }
+
+    /// The seats on this machine; see [`Seats::new`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Seats::new`], or when the system does not say which cores there are.
+    pub fn here(config: &Config, fused: bool, no_pin: bool, talk: Talk) -> Result<Self, Failure> {
+        Self::new(config, fused, no_pin, &pin::available()?, talk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [(&str, u32); 4] = [
+        ("daqiri.cfg.master_core", 8),
+        ("bench_rx[0].cpu_core", 19),
+        ("inference.cpu_core", 15),
+        ("bench_tx[0].cpu_core", 16),
+    ];
+
+    fn config() -> Config {
+        let text = tensorwire_configs::shipped("resnet50_sw_loopback.yaml").expect("shipped");
+        let checked = tensorwire_configs::check_str("x", text, &Default::default());
+        checked.config.expect("valid")
+    }
+
+    fn pins(seats: &Seats) -> Vec<(&str, u32)> {
+        let Seats { main, producer, poller, consumer, transmitter } = seats;
+        let poller = poller.as_ref().and_then(|seat| seat.pin.as_ref());
+        let pins = [main.as_ref(), producer.pin.as_ref(), poller];
+        let pins = pins.into_iter().chain([consumer.pin.as_ref(), transmitter.pin.as_ref()]);
+        pins.flatten().map(|pin| (pin.key.as_str(), pin.core)).collect()
+    }
+
+    #[test]
+    fn threads_are_pinned_under_the_keys_of_the_configuration() {
+        let cores: Vec<u32> = (0..20).collect();
+        let talk = Talk::new(true);
+        let fused = Seats::new(&config(), true, false, &cores, talk).expect("all cores are there");
+        assert_eq!(pins(&fused), ALL);
+        let split = Seats::new(&config(), false, false, &cores, talk).expect("all there");
+        let queue = ("daqiri.cfg.interfaces[0].rx.queues[0].cpu_core", 18);
+        assert_eq!(pins(&split), [&ALL[..2], &[queue], &ALL[2..]].concat());
+        let unpinned = Seats::new(&config(), false, true, &[0], talk).expect("nothing is pinned");
+        assert!(pins(&unpinned).is_empty());
+    }
+
+    #[test]
+    fn a_missing_core_leaves_a_loopback_unpinned_and_refuses_a_nic() {
+        let talk = Talk::new(true);
+        let seats = Seats::new(&config(), true, false, &[0, 15, 16], talk).expect("a loopback");
+        assert_eq!(pins(&seats), ALL[2..]);
+        assert_eq!(seats.producer.waiting, Waiting::Spin);
+        let nic = Config { software_loopback: false, ..config() };
+        let refused = Seats::new(&nic, true, false, &[0, 15, 16], talk).expect_err("no such core");
+        assert_eq!(refused.exit, ExitCode::Device);
+        let keys = "not those of daqiri.cfg.master_core: 8, bench_rx[0].cpu_core: 19";
+        assert!(refused.reason.ends_with(keys), "{}", refused.reason);
     }
 }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::exit::{ExitCode, Failure};
+
 /// Whether a signal asked for the end.
 #[derive(Clone, Debug)]
 pub struct StopRequest(Arc<AtomicBool>);
@@ -25,6 +27,19 @@ impl StopRequest {
             flag::register(signal, Arc::clone(&stop))?;
         }
         Ok(Self(stop))
+    }
+
+    /// Refuses to go on after a signal, where nothing was started that has to end.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] (exit 4: whatever was asked for is owed).
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.requested() {
+            let reason = "stopped by a signal before the start".to_owned();
+            return Err(Failure { exit: ExitCode::Owed, reason });
+        }
+        Ok(())
     }
 
     /// Whether a signal came.

@@ -21,7 +21,7 @@ use super::pin::Pin;
 use crate::exit::{ExitCode, Failure};
 
 /// A thread of the run: its name, its core, how it waits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Seat {
     /// Name of the thread, at most 15 bytes.
     pub name: &'static str,
@@ -81,7 +81,7 @@ pub fn consume<I: Infer, S: Sink>(
     mut consumer: Consumer<'_, I, S>,
 ) -> Result<Consumed<I, S>, Failure> {
     let _guard = DeadOnPanic(signals);
-    if let Some(pin) = seat.pin
+    if let Some(pin) = &seat.pin
         && let Err(failure) = pin.apply()
     {
         signals.consumer_dead.set();
@@ -105,7 +105,7 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
     clock: Clock,
     mut producer: Producer<'a, Q, O>,
 ) -> Result<Producer<'a, Q, O>, Failure> {
-    let pinned = seat.pin.map_or(Ok(()), Pin::apply);
+    let pinned = seat.pin.as_ref().map_or(Ok(()), Pin::apply);
     if pinned.is_err() {
         signals.stop.set();
     }
@@ -124,7 +124,7 @@ pub fn poll<Q: RxQueue>(
     signals: &Signals,
     mut poller: Poller<'_, Q>,
 ) -> Result<(), Failure> {
-    let pinned = seat.pin.map_or(Ok(()), Pin::apply);
+    let pinned = seat.pin.as_ref().map_or(Ok(()), Pin::apply);
     if pinned.is_err() {
         signals.stop.set();
     }
@@ -143,7 +143,7 @@ pub fn transmit<T: TxQueue, F: FrameSource>(
     clock: Clock,
     mut transmitter: Transmitter<T, F>,
 ) -> Result<Transmitted, Failure> {
-    let pinned = seat.pin.map_or(Ok(()), Pin::apply);
+    let pinned = seat.pin.as_ref().map_or(Ok(()), Pin::apply);
     if pinned.is_err() {
         signals.stop.set();
     }
