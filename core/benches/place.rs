@@ -65,11 +65,16 @@ fn check(geometry: &Geometry) -> PacketCheck {
     PacketCheck::new(geometry, &flows, Verify::None, false)
 }
 
-/// Gives one packet to the reassembly; how many were placed by it.
+/// Gives one packet to the reassembly, as the producer does; how many were placed by it.
 #[inline]
 fn place(reassembly: &mut Reassembly<u32>, packet: u32, wire: u32) -> u32 {
-    let Ok(mut action) = reassembly.accept(packet, wire, Nanos::ZERO) else { return 0 };
-    let mut placed = 0;
+    let (mut action, mut placed) = match reassembly.place(wire, Nanos::ZERO) {
+        Some(place) => {
+            black_box(place);
+            (reassembly.next_action(), 1)
+        }
+        None => (reassembly.accept(packet, wire, Nanos::ZERO).ok().flatten(), 0),
+    };
     while let Some(current) = action {
         placed += u32::from(matches!(current, Action::Place { .. }));
         action = reassembly.next_action();

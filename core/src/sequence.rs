@@ -64,6 +64,16 @@ impl Position {
         }
     }
 
+    /// The position of `wire` if it is at most one step from `next`, ahead or behind; one before the
+    /// beginning of the stream wraps around, to the far end of the `u64`.
+    #[must_use]
+    #[inline]
+    pub const fn within_step(&self, wire: u32) -> Option<u64> {
+        let lowest = self.next.wrapping_sub(self.step);
+        let above = self.forward(wire as u64, lowest);
+        if above <= 2 * self.step { Some(lowest.wrapping_add(above)) } else { None }
+    }
+
     /// How far `wire` lies ahead of `next` when everything is read forward, in `0..2^width`.
     #[must_use]
     #[inline]
@@ -154,6 +164,26 @@ mod tests {
             if let Some(at) = next.checked_sub(behind) {
                 let wire = u32::try_from(at & mask).unwrap();
                 prop_assert_eq!(p.locate(wire), Distance::Behind(behind));
+            }
+        }
+
+        #[test]
+        fn within_a_step_is_what_locate_says(
+            width in 1u32..=32, next in any::<u64>(), wire in any::<u32>(), near in -40i64..40,
+        ) {
+            // A step is at most an eighth of the space, and at least 1.
+            let step = u32::try_from(((1u64 << width) / 8).clamp(1, 32)).unwrap();
+            let mut p = Position::new(0, width, step);
+            p.next = next >> 8;
+            let mask = (1u64 << width) - 1;
+            let near = p.next.wrapping_add_signed(near) & mask;
+            for wire in [u32::try_from(near).unwrap(), wire & u32::try_from(mask).unwrap()] {
+                let expect = match p.locate(wire) {
+                    Distance::Ahead(d) if d <= p.step => Some(p.next + d),
+                    Distance::Behind(d) if d <= p.step => Some(p.next.wrapping_sub(d)),
+                    _ => None,
+                };
+                prop_assert_eq!(p.within_step(wire), expect);
             }
         }
 

@@ -58,6 +58,7 @@ fn header() {
 fn window() {
     let position = given::<&mut Position>();
     keep(position.locate(given()));
+    keep(position.within_step(given()));
     keep(position.read_forward(given()));
     keep(position.agree(given(), given()));
     keep(position.near(given(), given(), given()));
@@ -65,8 +66,9 @@ fn window() {
     keep((position.next(), position.space(), position.step()));
 
     let reassembly = given::<&mut Reassembly<PacketDesc>>();
+    keep(reassembly.place(given(), given()));
     keep(reassembly.accept(given(), given(), given()));
-    keep(reassembly.next_action());
+    keep((reassembly.is_due(), reassembly.next_action()));
     reassembly.unplace(given(), given());
     reassembly.tick(given());
     reassembly.relieve(given());

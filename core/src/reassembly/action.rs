@@ -37,6 +37,15 @@ pub enum Action<P> {
     Gap(Gap),
 }
 
+/// Where a packet of the common case goes: the same as [`Action::Place`], without the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the window, below [`MAX_WINDOWS`](crate::limits::MAX_WINDOWS).
+    pub window: u8,
+    /// Slot of the batch.
+    pub slot: u32,
+}
+
 /// Why a packet was not placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropCause {

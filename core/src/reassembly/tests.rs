@@ -614,3 +614,75 @@ fn a_packet_before_its_turn_is_handed_back() {
     assert!(matches!(reassembly.next_action(), Some(Action::Place { packet: 2, .. })));
     assert_eq!(reassembly.next_action(), None);
 }
+
+/// What there is to do for one packet, taken by the shortcut of [`Reassembly::place`] or by the long
+/// way alone.
+fn steps(r: &mut Reassembly<u64>, at: u64, wire: u32, now: Nanos, shortcut: bool) -> Vec<String> {
+    let mut action = if shortcut {
+        r.accept(at, wire, now).expect("all actions taken")
+    } else {
+        assert!(!r.due, "all actions taken");
+        r.now = now;
+        r.accept_rare(at, wire)
+    };
+    let mut steps = Vec::new();
+    while let Some(current) = action.take().or_else(|| r.next_action()) {
+        if let Action::Close { .. } = current {
+            steps.push(format!("{:?}", r.closed()));
+        }
+        steps.push(format!("{current:?}"));
+    }
+    steps
+}
+
+#[test]
+fn the_shortcut_decides_as_the_long_way_does() {
+    // Any mixture of order, stragglers, duplicates, gaps and nonsense, with deadlines and slots
+    // taken back in between.
+    let mut seed = 7u64;
+    let mut draw = move |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    let mut shortcuts = 0;
+    for round in 0..300u64 {
+        let geometry = mini([4, 5, 6, 8, 12][usize::try_from(round % 5).unwrap()]);
+        let windows = u32::try_from(1 + draw(4)).unwrap();
+        let timeout = if draw(2) == 0 { Nanos::ZERO } else { Nanos::from_micros(40) };
+        let mut short = Reassembly::new(&geometry, windows, timeout);
+        let mut long = Reassembly::new(&geometry, windows, timeout);
+        let mut at = draw(64);
+        for time in 0..400 {
+            let now = Nanos::from_micros(time);
+            let position = match draw(40) {
+                0 => draw(1 << 16),
+                1..=4 => at.saturating_sub(draw(12)),
+                5 => at + draw(40),
+                6..=12 => (at + draw(4)).saturating_sub(2),
+                _ => at,
+            };
+            at = if draw(30) == 0 { at + draw(6) } else { at + 1 };
+            let wire = u32::try_from(position % geometry.sequence_space()).unwrap();
+            shortcuts += u32::from(short.held_len == 0);
+            assert_eq!(
+                steps(&mut short, position, wire, now, true),
+                steps(&mut long, position, wire, now, false),
+                "round {round}, packet {time}, position {position}"
+            );
+            if draw(50) == 0 {
+                for r in [&mut short, &mut long] {
+                    r.tick(now);
+                    while r.next_action().is_some() {}
+                }
+            }
+            let taken_back = draw(16 * 20);
+            if let (Ok(slot), 0..16) = (u32::try_from(taken_back), taken_back) {
+                short.unplace(0, slot);
+                long.unplace(0, slot);
+            }
+            let state = |r: &Reassembly<u64>| (*r.counters(), r.next(), r.held(), r.deadline());
+            assert_eq!(state(&short), state(&long), "round {round}, packet {time}");
+        }
+    }
+    assert!(shortcuts > 10_000, "the shortcut was hardly ever open: {shortcuts}");
+}
