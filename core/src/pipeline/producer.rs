@@ -13,7 +13,7 @@ use crate::limits::{MAX_POLL, MAX_WINDOWS};
 use crate::pipeline::backlog::Backlog;
 use crate::pipeline::{Anchor, Job, Next, ProducerEnd};
 use crate::port::{Event, Reorder, RxQueue};
-use crate::reassembly::{Action, DropCause, Gap, Reassembly};
+use crate::reassembly::{Action, DropCause, Gap, Place, Reassembly};
 use crate::time::Nanos;
 use crate::window::{CloseCause, Closed, ImageMask};
 
@@ -385,6 +385,20 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
             self.first_activity = Some(now);
         }
         self.last_activity = now;
+        if let Some(Place { window, slot }) = self.reassembly.place(wire, effective) {
+            if let Err(waits) = self.place(window, slot, packet, now) {
+                self.stall(waits, now);
+            } else if self.reassembly.is_due() {
+                self.run_actions(None, now);
+            }
+            return;
+        }
+        self.take_rare(packet, wire, now, effective);
+    }
+
+    /// What the reassembly does not place at once.
+    #[inline(never)]
+    fn take_rare(&mut self, packet: PacketDesc, wire: u32, now: Nanos, effective: Nanos) {
         match self.reassembly.accept(packet, wire, effective) {
             Ok(first) => {
                 self.run_actions(first, now);
@@ -399,7 +413,6 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
     }
 
     /// Carries out `first` and all that follow; stops at one that has to wait. Whether any was.
-    #[inline]
     fn run_actions(&mut self, first: Option<Action<PacketDesc>>, now: Nanos) -> bool {
         let mut any = false;
         let mut action = first.or_else(|| self.reassembly.next_action());
@@ -407,16 +420,22 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
             match self.carry_out(current, now) {
                 Ok(()) => any = true,
                 Err(waits) => {
-                    self.stalled = Some(waits);
-                    if self.blocked_since.is_none() {
-                        self.blocked_since = Some(now);
-                    }
+                    self.stall(waits, now);
                     return any;
                 }
             }
             action = self.reassembly.next_action();
         }
         any
+    }
+
+    /// The action has to wait, and with it the stream.
+    #[cold]
+    fn stall(&mut self, action: Action<PacketDesc>, now: Nanos) {
+        self.stalled = Some(action);
+        if self.blocked_since.is_none() {
+            self.blocked_since = Some(now);
+        }
     }
 
     /// Tries the stalled action again.
