@@ -3,7 +3,7 @@
 
 use half::{bf16, f16};
 use tensorwire_kernels::{
-    Conversion, Isa, Kernel, ReorderError, Stores, widen_f16, widen_f16_with,
+    Conversion, Isa, Kernel, ReorderError, Stores, prefetch, widen_f16, widen_f16_with,
 };
 
 /// What a byte of payload becomes, by definition.
@@ -338,6 +338,17 @@ fn any_length_and_alignment_widens() {
             }
         }
     }
+}
+
+#[test]
+fn a_prefetch_changes_nothing_whatever_it_is_asked_for() {
+    let bytes: Vec<u8> = (0..=255).collect();
+    for len in [0, 1, 63, 64, 65, 128, 256] {
+        for start in 0..=(bytes.len() - len).min(64) {
+            prefetch(&bytes[start..][..len]);
+        }
+    }
+    assert!(bytes.iter().copied().eq(0..=255));
 }
 
 #[test]

@@ -16,6 +16,19 @@ use std::arch::is_aarch64_feature_detected;
 use super::portable;
 use crate::Conversion;
 
+/// Asks for the line that `byte` is in.
+#[inline]
+pub(crate) fn prefetch(byte: &u8) {
+    // SAFETY: the instruction is part of the base of aarch64; it reads nothing and cannot fault.
+    unsafe {
+        asm!(
+            "prfm pldl1keep, [{byte}]",
+            byte = in(reg) core::ptr::from_ref(byte),
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+}
+
 /// This CPU has Advanced SIMD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Neon {

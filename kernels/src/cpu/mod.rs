@@ -9,6 +9,9 @@ mod x86;
 
 use crate::{Conversion, Isa, Stores};
 
+/// Bytes of a cache line, or of two halves of a longer one.
+const LINE: usize = 64;
+
 /// An instruction set that this CPU was seen to have: the tokens inside are made by detection only,
 /// so that who holds one may run its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,4 +109,21 @@ impl Backend {
             Self::Neon(cpu) => cpu.widen(fp16, out),
         }
     }
+}
+
+/// Asks the caches for `bytes`, where the CPU has an instruction for it.
+#[inline]
+pub(crate) fn prefetch(bytes: &[u8]) {
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    use aarch64::prefetch as line;
+    #[cfg(target_arch = "x86_64")]
+    use x86::prefetch as line;
+    #[cfg(not(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    )))]
+    fn line(_byte: &u8) {}
+
+    // The first byte of every 64, and the last one, which may be in a line of its own.
+    bytes.iter().step_by(LINE).chain(bytes.last()).for_each(line);
 }

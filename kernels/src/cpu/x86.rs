@@ -11,14 +11,15 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{
-    __m128i, __m256i, __m512i, _MM_FROUND_TO_NEAREST_INT, _mm_castps_si128, _mm_cvtepi8_epi32,
-    _mm_cvtepi32_ps, _mm_cvtsi32_si128, _mm_cvtsi64_si128, _mm_loadu_si128, _mm_packus_epi32,
-    _mm_sfence, _mm_storeu_si128, _mm_stream_si64, _mm256_castps_si256, _mm256_castsi256_si128,
-    _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_cvtph_ps, _mm256_cvtps_ph,
-    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_srli_epi32, _mm256_storeu_ps,
-    _mm512_castps_si512, _mm512_castsi256_si512, _mm512_cvtepi8_epi32, _mm512_cvtepi32_epi16,
-    _mm512_cvtepi32_ps, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_inserti64x4, _mm512_loadu_si512,
-    _mm512_srli_epi32, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_stream_si512,
+    __m128i, __m256i, __m512i, _MM_FROUND_TO_NEAREST_INT, _MM_HINT_T0, _mm_castps_si128,
+    _mm_cvtepi8_epi32, _mm_cvtepi32_ps, _mm_cvtsi32_si128, _mm_cvtsi64_si128, _mm_loadu_si128,
+    _mm_packus_epi32, _mm_prefetch, _mm_sfence, _mm_storeu_si128, _mm_stream_si64,
+    _mm256_castps_si256, _mm256_castsi256_si128, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps,
+    _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_extracti128_si256, _mm256_loadu_si256,
+    _mm256_srli_epi32, _mm256_storeu_ps, _mm512_castps_si512, _mm512_castsi256_si512,
+    _mm512_cvtepi8_epi32, _mm512_cvtepi32_epi16, _mm512_cvtepi32_ps, _mm512_cvtph_ps,
+    _mm512_cvtps_ph, _mm512_inserti64x4, _mm512_loadu_si512, _mm512_srli_epi32, _mm512_storeu_ps,
+    _mm512_storeu_si512, _mm512_stream_si512,
 };
 
 use super::portable;
@@ -94,6 +95,13 @@ impl Avx512 {
 pub(crate) fn fence() {
     // SAFETY: `sfence` is part of SSE, and SSE of x86-64.
     unsafe { _mm_sfence() }
+}
+
+/// Asks for the line that `byte` is in.
+#[inline]
+pub(crate) fn prefetch(byte: &u8) {
+    // SAFETY: the instruction is part of SSE, and SSE of x86-64; it reads nothing and cannot fault.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(byte).cast()) }
 }
 
 // ---- AVX2: lanes of 16 bytes -------------------------------------------------------------------
