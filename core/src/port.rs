@@ -14,12 +14,23 @@ pub trait PacketMemory {
     /// The bytes of the frame that this CPU can read: the whole frame in host memory, at least the
     /// first [`crate::limits::HEADER_BYTES`] (or all, if it is shorter) in device memory.
     fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8];
+
+    /// A hint that the bytes of `packet` will be read soon, a few packets from now. It may do
+    /// nothing, as it does unless an implementation says otherwise, and it never waits.
+    fn prefetch(&self, packet: &PacketDesc) {
+        let _ = packet;
+    }
 }
 
 impl<T: PacketMemory + ?Sized> PacketMemory for &T {
     #[inline]
     fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
         (**self).bytes(packet)
+    }
+
+    #[inline]
+    fn prefetch(&self, packet: &PacketDesc) {
+        (**self).prefetch(packet);
     }
 }
 

@@ -483,6 +483,11 @@ impl PacketMemory for SwRx<'_> {
     fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
         self.pool.bytes(packet)
     }
+
+    #[inline]
+    fn prefetch(&self, packet: &PacketDesc) {
+        self.pool.prefetch(packet);
+    }
 }
 
 impl RxQueue for SwRx<'_> {

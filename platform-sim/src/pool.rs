@@ -339,6 +339,11 @@ impl PacketMemory for PacketPool {
         // only through one of those is it written to. The packet is borrowed while the slice lives.
         unsafe { self.region.bytes(index, 0, len) }.unwrap_or(&[])
     }
+
+    #[inline]
+    fn prefetch(&self, packet: &PacketDesc) {
+        tensorwire_kernels::prefetch(self.bytes(packet));
+    }
 }
 
 /// The packet memory of a pool for those who read packets without having the queue: a stage that
@@ -364,6 +369,11 @@ impl PacketMemory for PacketView {
     #[inline]
     fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
         self.0.bytes(packet)
+    }
+
+    #[inline]
+    fn prefetch(&self, packet: &PacketDesc) {
+        self.0.prefetch(packet);
     }
 }
 

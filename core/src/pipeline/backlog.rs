@@ -53,6 +53,13 @@ impl<'a> Backlog<'a> {
         (room, came)
     }
 
+    /// A packet that will be popped after `count` others, if there is one; `None`, too, where the
+    /// queue goes on at the front of the slice.
+    #[inline]
+    pub(super) fn behind(&self, count: usize) -> Option<&PacketDesc> {
+        if count < self.len { self.slots.get(self.head + count) } else { None }
+    }
+
     /// The oldest packet.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<PacketDesc> {
@@ -101,6 +108,10 @@ mod tests {
                 assert!(asked <= n && backlog.len() <= 7);
             } else {
                 for _ in 0..n {
+                    // What lies beyond the edge of the slice is not looked at, all else is right.
+                    let seen = backlog.behind(2).map(PacketDesc::handle);
+                    assert!(seen == oracle.get(2).copied() || seen.is_none());
+                    assert!(seen.is_some() || backlog.len() < 3 || backlog.head > 4);
                     assert_eq!(backlog.pop().map(|p| p.handle()), oracle.pop_front());
                 }
             }

@@ -163,6 +163,11 @@ impl<M: PacketMemory> PacketMemory for SplitQueue<'_, M> {
     fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
         self.memory.bytes(packet)
     }
+
+    #[inline]
+    fn prefetch(&self, packet: &PacketDesc) {
+        self.memory.prefetch(packet);
+    }
 }
 
 impl<M: PacketMemory> RxQueue for SplitQueue<'_, M> {

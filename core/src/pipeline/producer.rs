@@ -17,6 +17,10 @@ use crate::reassembly::{Action, DropCause, Gap, Place, Reassembly};
 use crate::time::Nanos;
 use crate::window::{CloseCause, Closed, ImageMask};
 
+/// How many packets lie between the one that is processed and the one whose bytes are asked for:
+/// at some 200 ns each, about as long as memory takes.
+const PREFETCH: usize = 1;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Not ready: frames that arrive are counted as early and given back.
@@ -361,6 +365,9 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
             }
             let Some(packet) = self.backlog.pop() else { break };
             any = true;
+            if let Some(next) = self.backlog.behind(PREFETCH) {
+                self.rx.prefetch(next);
+            }
             self.take_packet(packet, now, effective);
         }
         any
