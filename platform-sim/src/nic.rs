@@ -2,10 +2,12 @@
 //! rings and buffer pools of the sizes a configuration asks for.
 //!
 //! The two ends may live on two threads, or be stepped by one. [`SwTx`] does the NIC's work as
-//! well: it takes a free receive buffer, has the frame written into it, and puts its descriptor on
-//! the receive ring, which [`SwRx`] polls. So the frame crosses the "wire" by being written once,
-//! where a real NIC would read it from a transmit buffer and write it to a receive buffer; from
-//! there on nothing is copied.
+//! well: it has frames written into transmit buffers, a small group of them, then takes a free
+//! receive buffer for each, copies the frame, and puts its descriptor on the receive ring, which
+//! [`SwRx`] polls. That copy is the "wire", and like a real NIC's it goes past the caches
+//! ([`PacketPool::receive`]); from there on nothing is copied. To write the frame straight into the
+//! receive buffer would save it, and costs three times as much where the two threads are on cores
+//! that share no cache: every line would be fetched from the core that read it before.
 //!
 //! Free receive buffers come back by a second ring and are kept in a stack: the buffer that was
 //! given back last, which is still in the cache, is written to next. However large the pool, only
@@ -26,7 +28,7 @@ use tensorwire_core::header::{self, Verify};
 use tensorwire_core::port::{PacketMemory, RxQueue, SendError, TxQueue};
 use tensorwire_core::ring::{Receiver, Ring, Sender};
 
-use crate::pool::{FreeBuf, MemoryError, PacketPool, PacketView};
+use crate::pool::{Arriving, FreeBuf, MemoryError, PacketPool, PacketView};
 
 /// The largest receive ring, in descriptors.
 pub const MAX_RX_RING: usize = 16_384;
@@ -36,6 +38,13 @@ pub const MAX_RX_BUFS: usize = 65_536;
 
 /// Descriptors and free buffers cross between the threads in groups of up to this many.
 const GROUP: usize = 32;
+
+/// Frames that the sending end keeps in transmit buffers before it puts all of them on the wire. So
+/// few that the buffers stay in the first cache (8 × 1280 bytes), enough to pay for a fence.
+const STAGE: usize = 8;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// What happens when the receiver cannot take a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,11 +186,29 @@ impl Shared {
 struct TxSide {
     /// Free receive buffers, the warmest last.
     free: Vec<FreeBuf>,
-    /// Received frames whose descriptors are not on the ring yet; the first `staged` count.
-    stage: [PacketDesc; GROUP],
+    /// Frames that are sent and not received yet: length, flow tag and receive buffer of each. The
+    /// first `staged` count.
+    stage: [(u32, u32, FreeBuf); STAGE],
     staged: usize,
-    /// Where a frame goes that no receive buffer takes.
-    scratch: Vec<u8>,
+    /// The transmit buffers of these frames, `stride` bytes apart.
+    frames: Vec<u8>,
+    stride: usize,
+}
+
+impl TxSide {
+    fn new(free: Vec<FreeBuf>, frame_bytes: usize) -> Self {
+        // An odd number of lines: buffers a power of two apart would lie in the same few sets of
+        // the cache.
+        let stride = (frame_bytes.div_ceil(LINE) | 1) * LINE;
+        let stage = [const { (0, 0, FreeBuf::NONE) }; STAGE];
+        Self { free, stage, staged: 0, frames: vec![0; STAGE * stride], stride }
+    }
+
+    /// The transmit buffer of the frame that is sent next, as far as the frame fills it.
+    #[inline]
+    fn frame_mut(&mut self, len: usize) -> &mut [u8] {
+        &mut self.frames[self.staged * self.stride..][..len]
+    }
 }
 
 /// What the receiving end owns between splits.
@@ -217,14 +244,13 @@ impl SwNic {
         config.check()?;
         let (pool, free) =
             PacketPool::new(config.rx_bufs, config.rx_buf_size).map_err(NicError::Memory)?;
-        let stage = [const { PacketDesc::EMPTY }; GROUP];
-        let scratch = vec![0; config.tx_buf_size];
+        let tx = TxSide::new(free, config.tx_buf_size);
         Ok(Self {
             config,
             pool: Arc::new(pool),
             received: Box::new(Ring::new()),
             returned: Box::new(Ring::new()),
-            tx: TxSide { free, stage, staged: 0, scratch },
+            tx,
             rx: RxSide::default(),
             shared: Shared::default(),
         })
@@ -283,10 +309,19 @@ impl SwTx<'_> {
         self.side.staged
     }
 
-    /// Puts the staged descriptors on the ring.
+    /// Moves the staged frames into their receive buffers and puts these on the ring.
     fn publish(&mut self) {
-        let TxSide { stage, staged, .. } = &mut *self.side;
-        let pushed = self.received.push_batch(&mut stage[..*staged]);
+        if self.side.staged == 0 {
+            return;
+        }
+        let TxSide { stage, staged, frames, stride, .. } = &mut *self.side;
+        let frames = stage[..*staged].iter_mut().zip(frames.chunks_exact(*stride));
+        let frames = frames.map(|((len, flow, buf), bytes)| {
+            (buf, Arriving { bytes: &bytes[..*len as usize], len: *len, flow: *flow })
+        });
+        let mut packets = [const { PacketDesc::EMPTY }; STAGE];
+        self.pool.receive(frames, &mut packets);
+        let pushed = self.received.push_batch(&mut packets[..*staged]);
         // There is a free descriptor for each staged frame: that is what `credit` counts.
         debug_assert_eq!(pushed, *staged);
         *staged = 0;
@@ -311,73 +346,32 @@ impl SwTx<'_> {
         self.credit = self.received.free();
     }
 
-    /// A frame that is sent but not received.
-    #[cold]
-    fn lose(&mut self, len: usize, fill: impl FnOnce(&mut [u8]), why: &AtomicU64) {
-        fill(&mut self.side.scratch[..len]);
-        Shared::bump(why);
-        Shared::bump(&self.shared.sent);
-    }
-
-    /// A frame that is longer than a receive buffer.
-    #[cold]
-    fn receive_cut(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
-        let TxSide { free, scratch, .. } = &mut *self.side;
-        fill(&mut scratch[..len]);
-        let kept = self.pool.frame_bytes();
-        if let Some(buf) = free.last_mut()
-            && let Some(bytes) = self.pool.bytes_mut(buf, kept)
-        {
-            bytes.copy_from_slice(&scratch[..kept]);
-        }
-    }
-
-    /// Has the frame written into the topmost free buffer, as the NIC would.
-    #[inline]
-    fn receive(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
-        if let Some(buf) = self.side.free.last_mut()
-            && let Some(bytes) = self.pool.bytes_mut(buf, len)
-        {
-            fill(bytes);
-        }
-    }
-
     /// The NIC's own work on a frame: it writes the source address and steers. Returns the tag.
     #[inline]
-    fn offload(&self, bytes: &mut [u8], len: usize) -> u32 {
-        if let Some(mac) = &self.config.tx_eth_src
+    fn offload(config: &SwNicConfig, bytes: &mut [u8]) -> u32 {
+        if let Some(mac) = &config.tx_eth_src
             && let Some(place) = bytes.get_mut(6..12)
         {
             place.copy_from_slice(mac);
         }
-        let Some(flows) = &self.config.flows else { return 0 };
-        let header = header::classify(bytes, len, Verify::None);
+        let Some(flows) = &config.flows else { return 0 };
+        let header = header::classify(bytes, bytes.len(), Verify::None);
         let flow = header.ok().and_then(|header| flows.matches(&header));
         flow.and_then(|id| id.checked_add(1)).unwrap_or(0)
     }
 
-    /// A frame was written into the topmost free buffer: its descriptor is staged. Until here
-    /// nothing was moved, so a `fill` that panics loses no buffer.
+    /// The frame in the next transmit buffer gets a receive buffer. Until here nothing was moved, so
+    /// a `fill` that panics loses none.
     #[inline]
-    fn complete(&mut self, len: usize) {
-        let Some(mut buf) = self.side.free.pop() else { return };
-        let kept = len.min(self.pool.frame_bytes());
-        let flow = match self.pool.bytes_mut(&mut buf, kept) {
-            Some(bytes) => self.offload(bytes, len),
-            None => 0,
-        };
+    fn stage(&mut self, len: usize) {
+        let Some(buf) = self.side.free.pop() else { return };
+        let flow = Self::offload(self.config, self.side.frame_mut(len));
         // No frame is longer than 32 bits can say: the buffer it comes from is not.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        match self.pool.publish(buf, len, flow) {
-            Ok(packet) => {
-                self.side.stage[self.side.staged] = packet;
-                self.side.staged += 1;
-                self.credit -= 1;
-                Shared::bump(&self.shared.sent);
-            }
-            Err(buf) => debug_assert!(false, "a free buffer of another pool: {buf:?}"),
-        }
-        if self.side.staged == GROUP {
+        self.side.stage[self.side.staged] = (len, flow, buf);
+        self.side.staged += 1;
+        self.credit -= 1;
+        if self.side.staged == STAGE {
             self.publish();
         }
     }
@@ -404,25 +398,24 @@ impl TxQueue for SwTx<'_> {
         if self.side.free.is_empty() {
             self.collect();
         }
-        let (shared, too_long) = (self.shared, len > self.pool.frame_bytes());
-        if too_long && self.config.oversize == Oversize::Error {
-            self.lose(len, fill, &shared.errors);
-        } else if self.credit > 0 && !self.side.free.is_empty() {
-            if too_long {
-                self.receive_cut(len, fill);
-            } else {
-                self.receive(len, fill);
-            }
-            self.complete(len);
-        } else if self.config.mode == TxMode::Lossless {
+        let error = len > self.pool.frame_bytes() && self.config.oversize == Oversize::Error;
+        let room = self.credit > 0 && !self.side.free.is_empty();
+        if !room && !error && self.config.mode == TxMode::Lossless {
             return Err(SendError::Full);
+        }
+        fill(self.side.frame_mut(len));
+        if error {
+            Shared::bump(&self.shared.errors);
+        } else if room {
+            self.stage(len);
         } else {
             // Without a buffer for it, a descriptor is none: the frame counts as missed either way.
             if self.side.free.is_empty() {
-                Shared::bump(&shared.no_buffer);
+                Shared::bump(&self.shared.no_buffer);
             }
-            self.lose(len, fill, &shared.missed);
+            Shared::bump(&self.shared.missed);
         }
+        Shared::bump(&self.shared.sent);
         Ok(())
     }
 

@@ -20,6 +20,7 @@
 
 use std::alloc::{self, Layout};
 use std::fmt;
+use std::mem;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tensorwire_core::burst::{Burst, BurstPool, Filling, InFlight, PacketDesc, PoolId};
 use tensorwire_core::burst::{Ready, Retained, State};
 use tensorwire_core::port::PacketMemory;
-use tensorwire_kernels::Kernel;
+use tensorwire_kernels::{Conversion, Kernel};
 
 /// Buffers start on a cache line of their own: a neighbour that is written does not disturb them.
 const LINE: usize = 64;
@@ -236,12 +237,26 @@ impl fmt::Debug for FreeBuf {
     }
 }
 
+/// A frame on its way into a receive buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Arriving<'f> {
+    /// Its bytes, or the front of them: what the buffer does not hold is cut off.
+    pub bytes: &'f [u8],
+    /// Length of the frame in bytes.
+    pub len: u32,
+    /// Its flow tag.
+    pub flow: u32,
+}
+
 /// The packet buffers of a software NIC.
 #[derive(Debug)]
 pub struct PacketPool {
     region: Region,
     /// The upper half of the handle of each of its buffers, in place.
     mark: u64,
+    /// Copies frames past the caches and leaves out the fence after each: for
+    /// [`PacketPool::receive`] alone.
+    copy: Kernel,
 }
 
 impl PacketPool {
@@ -263,7 +278,10 @@ impl PacketPool {
             .map_err(|_| MemoryError::Ids)?;
         let mark = HANDLE_MARK | u64::from(id) << HANDLE_POOL_SHIFT;
         let free = (0..count).rev().map(|index| FreeBuf { handle: mark | u64::from(index) });
-        Ok((Self { region, mark }, free.collect()))
+        // SAFETY: this kernel is used in `receive` only, which fences before it returns, however it
+        // returns, and whose tokens nobody else can use until then.
+        let copy = unsafe { Kernel::new(Conversion::Copy).defer_fence() };
+        Ok((Self { region, mark, copy }, free.collect()))
     }
 
     /// How many buffers there are, whoever has them.
@@ -311,6 +329,38 @@ impl PacketPool {
         // SAFETY: the one token of the buffer was just consumed, so until this one comes back
         // through `reclaim` there is no other, and nothing writes to the buffer without one.
         Ok(unsafe { PacketDesc::claim(buf.handle, len, flow) })
+    }
+
+    /// Frames arrive: each is written into the free buffer beside it, as
+    /// [`PacketPool::bytes_mut`] and [`PacketPool::publish`] would do it, and the token of the
+    /// buffer turns into that of a packet, in the order of the frames. There are at most as many as
+    /// `packets` has places. A buffer of another pool keeps its token, and its place stays as it is.
+    ///
+    /// Frames are written past the caches, as a NIC does it by direct memory access: then no line
+    /// has to be fetched from the core that read the frame before, and none waits in the cache of
+    /// this one when that core wants it. One fence puts all of them in order.
+    pub fn receive<'f>(
+        &self,
+        frames: impl Iterator<Item = (&'f mut FreeBuf, Arriving<'f>)>,
+        packets: &mut [PacketDesc],
+    ) {
+        /// Fences at the end of a scope, also by a panic of the iterator.
+        struct Fence<'p>(&'p Kernel);
+        impl Drop for Fence<'_> {
+            fn drop(&mut self) {
+                self.0.fence();
+            }
+        }
+        let copy = Fence(&self.copy);
+        for ((buf, frame), place) in frames.zip(packets) {
+            let bytes = frame.bytes.get(..self.frame_bytes()).unwrap_or(frame.bytes);
+            let Some(kept) = self.bytes_mut(buf, bytes.len()) else { continue };
+            copy.0.convert(bytes, kept);
+            match self.publish(mem::take(buf), frame.len, frame.flow) {
+                Ok(packet) => *place = packet,
+                Err(foreign) => *buf = foreign,
+            }
+        }
     }
 
     /// The application is done with a packet: its buffer may be written to again.
