@@ -3,8 +3,12 @@
 use tensorwire_core::geometry::Geometry;
 use tensorwire_core::header::{self, BuildError, HeaderSpec};
 use tensorwire_core::pipeline::transmitter::FrameSource;
+use tensorwire_kernels::prefetch;
 
 use crate::dataset::Capture;
+
+/// How many frames before its turn a frame is asked for.
+const AHEAD: u64 = 2;
 
 /// Frames in memory.
 #[derive(Debug)]
@@ -23,6 +27,15 @@ impl Frames {
         match self {
             Self::Capture(capture) => capture.packets_per_pass(),
             Self::Synthetic(frames) => frames.count,
+        }
+    }
+
+    /// Frame `index` of a pass; empty beyond the last one.
+    #[inline]
+    fn frame(&self, index: u64) -> &[u8] {
+        match self {
+            Self::Capture(capture) => capture.frame(place(index)),
+            Self::Synthetic(frames) => frames.frame(index),
         }
     }
 }
@@ -44,10 +57,10 @@ impl FrameSource for &Frames {
 
     #[inline]
     fn write(&self, index: u64, out: &mut [u8]) {
-        let bytes = match self {
-            Frames::Capture(capture) => capture.frame(place(index)),
-            Frames::Synthetic(frames) => frames.frame(index),
-        };
+        let bytes = self.frame(index);
+        // A capture is larger than the caches, and frames do not end where pages do, so the CPU
+        // alone does not see the next one coming.
+        prefetch(self.frame(index.saturating_add(AHEAD)));
         // The transmitter asks for exactly the length it was told.
         if out.len() == bytes.len() {
             out.copy_from_slice(bytes);
