@@ -78,7 +78,9 @@ pub struct Link {
 pub struct Signals {
     /// The run is to end: the producer drains and finishes.
     pub stop: Flag,
-    /// Everything that will be sent is on the wire (only where we own the sender).
+    /// Everything that will be sent can be polled by the producer (only where we own the sender).
+    /// With a poller between them that is later than on the wire: see
+    /// [`Poller::drained`](poller::Poller::drained).
     pub sender_done: Flag,
     /// No job will follow. Raised by the producer.
     pub producer_done: Flag,

@@ -78,6 +78,7 @@ impl SplitLink {
             back: back_out,
             shared,
             batch: [const { PacketDesc::EMPTY }; MAX_POLL],
+            drained: false,
         };
         Ok((poller, SplitQueue { forward: forward_out, back: back_in, memory, shared }))
     }
@@ -91,6 +92,7 @@ pub struct Poller<'a, Q> {
     back: Receiver<'a, PacketDesc, MAX_SPLIT>,
     shared: &'a Shared,
     batch: [PacketDesc; MAX_POLL],
+    drained: bool,
 }
 
 impl<Q: RxQueue> Poller<'_, Q> {
@@ -105,11 +107,13 @@ impl<Q: RxQueue> Poller<'_, Q> {
         }
         let room = self.forward.free().min(MAX_POLL);
         let mut came = 0;
+        self.drained = false;
         if !stopping
             && let Some(batch) = self.batch.get_mut(..room)
             && !batch.is_empty()
         {
             came = self.rx.rx_burst(batch);
+            self.drained = came == 0;
             if let Some(batch) = batch.get_mut(..came) {
                 let passed = self.forward.push_batch(batch);
                 debug_assert_eq!(passed, came, "there was room");
@@ -125,6 +129,16 @@ impl<Q: RxQueue> Poller<'_, Q> {
             (_, true) => Next::Again,
             (_, false) => Next::Wait(None),
         }
+    }
+
+    /// Whether the last step asked the NIC for packets and it had none.
+    ///
+    /// The producer sees what was passed on, not what the NIC still holds. So where the sender is
+    /// ours too, [`sender_done`](crate::pipeline::Signals::sender_done) is raised by whoever steps
+    /// the poller: once a step that began after the last frame was sent leaves this true.
+    #[must_use]
+    pub const fn drained(&self) -> bool {
+        self.drained
     }
 
     fn publish(&self) {
