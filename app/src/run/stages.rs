@@ -14,7 +14,7 @@ use tensorwire_core::pipeline::producer::{self, Producer, ProducerConfig, Produc
 use tensorwire_core::pipeline::transmitter::{Transmitter, TransmitterConfig};
 use tensorwire_core::pipeline::{ConsumerEnd, Link, ProducerEnd, Signals};
 use tensorwire_core::port::RxQueue;
-use tensorwire_core::sync::Published;
+use tensorwire_core::sync::{Flag, Published};
 use tensorwire_core::time::Nanos;
 use tensorwire_kernels::Kernel;
 use tensorwire_sim::nic::{SwNic, SwRx, SwTx};
@@ -239,6 +239,10 @@ impl Run<'_> {
         let (producer_seat, sender_seat) = (seats.producer, seats.transmitter);
         let bar = self.plan.talk.progress(self.expected(), "images", "images");
         let mut watch = Watch::new();
+        // The producer ends when the sender has, and with a poller between them it is the poller
+        // that knows when nothing of it is on its way any more.
+        let on_wire = Flag::new();
+        let sent = if poller.is_some() { &on_wire } else { &signals.sender_done };
         thread::scope(|scope| {
             // What is started waits for what is not, unless it is told: each failure raises the
             // flag that ends those before it.
@@ -260,13 +264,13 @@ impl Run<'_> {
                 None => None,
                 Some((poller, seat)) => {
                     let own = seat.clone();
-                    let body = watch.guard(move || poll(own, signals, poller));
+                    let body = watch.guard(move || poll(own, signals, sent, poller));
                     Some(spawn(scope, &seat, body).inspect_err(stop)?)
                 }
             };
             self.announce();
             let seat = sender_seat.clone();
-            let body = watch.guard(move || transmit(seat, signals, clock, transmitter));
+            let body = watch.guard(move || transmit(seat, signals, sent, clock, transmitter));
             let sender = spawn(scope, &sender_seat, body).inspect_err(stop)?;
             // Last: a thread inherits the cores of the one that makes it.
             seats.main.as_ref().map_or(Ok(()), Pin::apply).inspect_err(stop)?;

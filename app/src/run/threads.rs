@@ -14,6 +14,7 @@ use tensorwire_core::pipeline::transmitter::{
 };
 use tensorwire_core::pipeline::{Next, Signals};
 use tensorwire_core::port::{Infer, Reorder, RxQueue, Sink, TxQueue};
+use tensorwire_core::sync::Flag;
 use tensorwire_core::time::Nanos;
 
 use super::clock::{Clock, Waiting, drive};
@@ -114,7 +115,8 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
     pinned.map(|()| producer)
 }
 
-/// Runs the poller of a split receive side to its end.
+/// Runs the poller of a split receive side to its end. `sent` is raised when all frames are on the
+/// wire; the producer is told when all that came of them is on its way to it.
 ///
 /// # Errors
 ///
@@ -122,17 +124,26 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
 pub fn poll<Q: RxQueue>(
     seat: Seat,
     signals: &Signals,
+    sent: &Flag,
     mut poller: Poller<'_, Q>,
 ) -> Result<(), Failure> {
     let pinned = seat.pin.as_ref().map_or(Ok(()), Pin::apply);
     if pinned.is_err() {
         signals.stop.set();
     }
-    drive(seat.waiting, || poller.step());
+    drive(seat.waiting, || {
+        // Read before the poll: what was sent before the flag was raised is then found.
+        let all_sent = sent.get();
+        let next = poller.step();
+        if all_sent && poller.drained() {
+            signals.sender_done.set();
+        }
+        next
+    });
     pinned
 }
 
-/// Runs the sender to its end, or until the run stops; says so to the receiver.
+/// Runs the sender to its end, or until the run stops, and raises `sent`.
 ///
 /// # Errors
 ///
@@ -140,6 +151,7 @@ pub fn poll<Q: RxQueue>(
 pub fn transmit<T: TxQueue, F: FrameSource>(
     seat: Seat,
     signals: &Signals,
+    sent: &Flag,
     clock: Clock,
     mut transmitter: Transmitter<T, F>,
 ) -> Result<Transmitted, Failure> {
@@ -152,7 +164,7 @@ pub fn transmit<T: TxQueue, F: FrameSource>(
         // Nobody may be left to receive what the wire still holds, so it is not waited for.
         if signals.stop.get() { Next::Done } else { transmitter.step(clock.now()) }
     });
-    signals.sender_done.set();
+    sent.set();
     let end = transmitter.end().or(Some(TransmitEnd::Stopped));
     let (counters, owed) = (*transmitter.counters(), transmitter.owed());
     let (wire, span) = (transmitter.queue().stats(), clock.now().since(began));
