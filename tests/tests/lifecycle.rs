@@ -320,7 +320,7 @@ fn c23_cores_are_never_ignored_in_silence() {
     let output = place.tensorwire(&args).expect_code(0);
     let notices = output.stderr.lines().filter(|line| line.starts_with("notice: ")).count();
     assert_eq!(notices, 1, "{}", output.stderr);
-    assert!(output.stderr.contains("bench_rx[].cpu_core: 1000"), "{}", output.stderr);
+    assert!(output.stderr.contains("bench_rx[0].cpu_core: 1000"), "{}", output.stderr);
     // Asked not to pin, there is nothing to notice.
     let output = place.tensorwire(&[&args[..], &["--no-pin"]].concat()).expect_code(0);
     assert!(!output.stderr.contains("notice: "), "{}", output.stderr);
