@@ -41,7 +41,12 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct DemoArgs {
     /// Images to make and send
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 256,
+        value_parser = clap::value_parser!(u64).range(1..=100_000)
+    )]
     pub images: u64,
     /// Where everything is put
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
@@ -53,7 +58,9 @@ pub struct DemoArgs {
 
 /// `prepare`.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("source").required(true).args(["cifar10", "images", "synthetic"]))]
+#[command(
+    group = clap::ArgGroup::new("source").required(true).args(["cifar10", "images", "synthetic"])
+)]
 pub struct PrepareArgs {
     /// CIFAR-10 in its binary format: a file, or the folder of the data set
     #[arg(long, value_name = "FILE|DIR")]

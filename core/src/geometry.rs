@@ -330,7 +330,8 @@ impl Geometry {
         if step == 0 { 1 } else { step }
     }
 
-    /// How many packets in a row must agree on a jump before it is believed: `clamp(2^w / 8, 2, 8)`.
+    /// How many packets in a row must agree on a jump before it is believed: `clamp(2^w / 8, 2,
+    /// 8)`.
     #[must_use]
     pub const fn confirmations(&self) -> u32 {
         match self.eighth_of_space() {

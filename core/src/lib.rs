@@ -1,8 +1,8 @@
 //! The policy of `tensorwire`: all of it, and no I/O.
 //!
 //! A sensor's images arrive as packets, a few hundred thousand a second. Each has a number; the
-//! number says which slot of which batch it fills. A *batch* is `packets_per_batch` slots, which are
-//! `images_per_batch` whole images; its buffer is handed to the inference when it closes.
+//! number says which slot of which batch it fills. A *batch* is `packets_per_batch` slots, which
+//! are `images_per_batch` whole images; its buffer is handed to the inference when it closes.
 //!
 //! | module | the question it answers |
 //! |---|---|
@@ -20,9 +20,9 @@
 //! `Infer::submit` → `Sink::deliver` → return ring.
 //!
 //! What is absent on purpose: allocation (there is no `extern crate alloc` here, so no feature can
-//! bring it back), clocks, logging, blocking, and the name of any device library. Packets' bytes and
-//! the time come in as arguments, decisions go out as values. Errors are "you broke the contract" or
-//! "there is no room", never I/O. The workspace around this crate is drawn in
+//! bring it back), clocks, logging, blocking, and the name of any device library. Packets' bytes
+//! and the time come in as arguments, decisions go out as values. Errors are "you broke the
+//! contract" or "there is no room", never I/O. The workspace around this crate is drawn in
 //! `docs/ARCHITECTURE.md`.
 #![cfg_attr(not(any(test, loom)), no_std)]
 

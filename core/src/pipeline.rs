@@ -1,7 +1,7 @@
 //! The pipeline as state machines: producer, consumer, transmitter, poller.
 //!
-//! Each has a `step(now) -> Next` that does a bounded amount of work and never blocks. A thread is a
-//! loop around one of them, the simulator steps all of them from one, and both run the same code.
+//! Each has a `step(now) -> Next` that does a bounded amount of work and never blocks. A thread is
+//! a loop around one of them, the simulator steps all of them from one, and both run the same code.
 //!
 //! ```text
 //! Transmitter ─TxQueue→ wire ─RxQueue→ [Poller ─ring→] Producer ─job ring→ Consumer ─→ Sink

@@ -10,8 +10,8 @@
 //! `next` is one more than the highest position accepted, `step` the largest jump that is believed
 //! at once, `N` the number of confirmations ([`Geometry::step`], [`Geometry::confirmations`]).
 //!
-//! - A packet at `next ..= next + step` is *plain*. So is one at most `step` behind `next` whose slot
-//!   is empty in an open window, unless a run of held packets agrees with it.
+//! - A packet at `next ..= next + step` is *plain*. So is one at most `step` behind `next` whose
+//!   slot is empty in an open window, unless a run of held packets agrees with it.
 //! - Any other packet is *held*. `N` held packets in a row, each within `step` of the one before,
 //!   confirm each other. A plain packet, or one that disagrees, refutes them; so do a deadline and
 //!   the end of the run.
@@ -21,16 +21,16 @@
 //! - A run behind is confirmed only if more than half of it is *not* explained by empty slots at
 //!   most `step` behind. Without this, one duplicate in a shuffled stream starts a run that the
 //!   stream's own stragglers complete.
-//! - Refuted: ahead is `wild`; behind is placed where its slot is empty in an open window (more than
-//!   `step` behind only if the stream went on as expected, or ended, and never before the point
-//!   where the stream began), `duplicate` where the slot is covered, `late` otherwise.
+//! - Refuted: ahead is `wild`; behind is placed where its slot is empty in an open window (more
+//!   than `step` behind only if the stream went on as expected, or ended, and never before the
+//!   point where the stream began), `duplicate` where the slot is covered, `late` otherwise.
 //!
 //! # The limit
 //!
-//! A number `x` behind may also be one `2^w − x` ahead. So a burst of up to `2^w − N` lost packets is
-//! placed rightly if nothing else is missing where its numbers fall, and up to `2^w − step` whatever
-//! else is missing as long as `N` packets follow; a straggler is told from a loss up to `step`
-//! behind, and beyond that if fewer than `N` come in a row.
+//! A number `x` behind may also be one `2^w − x` ahead. So a burst of up to `2^w − N` lost packets
+//! is placed rightly if nothing else is missing where its numbers fall, and up to `2^w − step`
+//! whatever else is missing as long as `N` packets follow; a straggler is told from a loss up to
+//! `step` behind, and beyond that if fewer than `N` come in a row.
 //!
 //! # Bounds
 //!
@@ -381,8 +381,8 @@ impl<P> Reassembly<P> {
         self.held.get(index)?.as_ref().map(|held| held.wire)
     }
 
-    /// Whether a packet `behind` the stream, at position `at`, may be a straggler of it: its slot is
-    /// empty in an open window, and is not one of those before the point where the stream began
+    /// Whether a packet `behind` the stream, at position `at`, may be a straggler of it: its slot
+    /// is empty in an open window, and is not one of those before the point where the stream began
     /// (unless by as little as a shuffle explains).
     fn fits(&self, at: u64, behind: u64) -> bool {
         let batch = at >> self.batch_shift;

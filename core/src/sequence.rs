@@ -64,8 +64,8 @@ impl Position {
         }
     }
 
-    /// The position of `wire` if it is at most one step from `next`, ahead or behind; one before the
-    /// beginning of the stream wraps around, to the far end of the `u64`.
+    /// The position of `wire` if it is at most one step from `next`, ahead or behind; one before
+    /// the beginning of the stream wraps around, to the far end of the `u64`.
     #[must_use]
     #[inline]
     pub const fn within_step(&self, wire: u32) -> Option<u64> {
@@ -188,7 +188,12 @@ mod tests {
         }
 
         #[test]
-        fn agreement_is_symmetric(width in 3u32..=32, a in any::<u32>(), b in any::<u32>(), step in 1u32..64) {
+        fn agreement_is_symmetric(
+            width in 3u32..=32,
+            a in any::<u32>(),
+            b in any::<u32>(),
+            step in 1u32..64,
+        ) {
             let p = Position::new(0, width, step);
             prop_assert_eq!(p.agree(a, b), p.agree(b, a));
             prop_assert!(p.agree(a, a));

@@ -360,8 +360,8 @@ impl SwTx<'_> {
         flow.and_then(|id| id.checked_add(1)).unwrap_or(0)
     }
 
-    /// The frame in the next transmit buffer gets a receive buffer. Until here nothing was moved, so
-    /// a `fill` that panics loses none.
+    /// The frame in the next transmit buffer gets a receive buffer. Until here nothing was moved,
+    /// so a `fill` that panics loses none.
     #[inline]
     fn stage(&mut self, len: usize) {
         let Some(buf) = self.side.free.pop() else { return };

@@ -334,7 +334,8 @@ impl PacketPool {
     /// Frames arrive: each is written into the free buffer beside it, as
     /// [`PacketPool::bytes_mut`] and [`PacketPool::publish`] would do it, and the token of the
     /// buffer turns into that of a packet, in the order of the frames. There are at most as many as
-    /// `packets` has places. A buffer of another pool keeps its token, and its place stays as it is.
+    /// `packets` has places. A buffer of another pool keeps its token, and its place stays as it
+    /// is.
     ///
     /// Frames are written past the caches, as a NIC does it by direct memory access: then no line
     /// has to be fetched from the core that read the frame before, and none waits in the cache of

@@ -130,6 +130,9 @@ pub struct Sending {
     pub faults: WireFaults,
 }
 
+/// The producer's queue, and the poller behind it where there is one.
+type Received<'a, Q> = (Q, Option<Poller<'a, SwRx<'a>>>);
+
 impl<'a> Parts<'a> {
     /// The pipeline with poller and producer in one.
     ///
@@ -170,7 +173,7 @@ impl<'a> Parts<'a> {
         sink: S,
         frames: F,
         sending: Sending,
-        queue: impl FnOnce(SwRx<'a>, PacketView, &'a mut SplitLink) -> (Q, Option<Poller<'a, SwRx<'a>>>),
+        queue: impl FnOnce(SwRx<'a>, PacketView, &'a mut SplitLink) -> Received<'a, Q>,
     ) -> Solo<'a, Q, I, S, F> {
         let (geometry, clock) = (self.geometry, Clock::start());
         let packets = self.nic.packets();

@@ -189,7 +189,7 @@ fn logits_of_the_pipeline_are_those_of_the_reference() {
 }
 
 #[test]
-#[ignore = "inference of 1000 images takes minutes; `cargo test -p tensorwire-tests -- --ignored` runs it"]
+#[ignore = "minutes of inference; `cargo test -p tensorwire-tests -- --ignored` runs it"]
 fn accuracy_of_1000_images_is_that_of_the_reference() {
     let Some(shared) = shared("accuracy of 1000 images") else { return };
     let place = Workplace::new();

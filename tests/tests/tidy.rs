@@ -59,9 +59,10 @@ fn lines_fit_100_columns() {
     let mut found = Vec::new();
     for (name, text) in rust() {
         for (line, number) in text.lines().zip(1..) {
-            // A line that only holds a URL or a string cannot be broken.
-            let width = line.chars().count();
-            if width > 100 && !line.contains("http") && !line.trim_start().starts_with('"') {
+            // A URL, a string on its own, a row of a table cannot be broken.
+            let (width, text) = (line.chars().count(), line.trim_start());
+            let whole = ["\"", "//! |", "/// |"].iter().any(|start| text.starts_with(start));
+            if width > 100 && !line.contains("http") && !whole {
                 found.push(format!("{name}:{number}: {width} columns"));
             }
         }

@@ -92,7 +92,10 @@ fn with_flags(mut header: HeaderSpec, args: &PrepareArgs) -> Result<HeaderSpec, 
             *place = tensorwire_configs::mac(text).ok_or_else(|| {
                 failure(
                     ExitCode::Usage,
-                    format!("{name}: `{text}` is no MAC address, expected six bytes in hex, as in 02:00:00:00:00:01"),
+                    format!(
+                        "{name}: `{text}` is no MAC address, expected six bytes in hex, as in \
+                         02:00:00:00:00:01"
+                    ),
                 )
             })?;
         }

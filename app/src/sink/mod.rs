@@ -2,9 +2,9 @@
 //!
 //! [`FeatureSink`] takes the results of each submission: its whole images go to the feature file
 //! ([`npy`]), to the sums of their class, to the predictions and, every n-th batch, through a
-//! [`pca`]. [`latency`], [`rates`] and [`timed`] say how fast it went. At the end [`Summary`] brings
-//! these together with the counters of the core, as text for people and as one JSON object for
-//! programs. Every JSON key is described in `docs/summary.md`.
+//! [`pca`]. [`latency`], [`rates`] and [`timed`] say how fast it went. At the end [`Summary`]
+//! brings these together with the counters of the core, as text for people and as one JSON object
+//! for programs. Every JSON key is described in `docs/summary.md`.
 
 mod anchoring;
 mod classes;

@@ -27,8 +27,9 @@ pub enum Action<P> {
         /// Why.
         cause: DropCause,
     },
-    /// The batch in window `window` has closed: [`Reassembly::closed`](super::Reassembly::closed) and
-    /// [`Reassembly::slots`](super::Reassembly::slots) describe it until the next call that changes anything.
+    /// The batch in window `window` has closed: [`Reassembly::closed`](super::Reassembly::closed)
+    /// and [`Reassembly::slots`](super::Reassembly::slots) describe it until the next call that
+    /// changes anything.
     Close {
         /// Index of the window.
         window: u8,
@@ -71,7 +72,8 @@ pub struct Gap {
     pub missing: [(u64, u64); 2],
 }
 
-/// [`Reassembly::accept`](super::Reassembly::accept) was called before all actions of the call before were taken.
+/// [`Reassembly::accept`](super::Reassembly::accept) was called before all actions of the call
+/// before were taken.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Busy<P>(
     /// The packet, not taken.

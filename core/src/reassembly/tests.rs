@@ -615,8 +615,8 @@ fn a_packet_before_its_turn_is_handed_back() {
     assert_eq!(reassembly.next_action(), None);
 }
 
-/// What there is to do for one packet, taken by the shortcut of [`Reassembly::place`] or by the long
-/// way alone.
+/// What there is to do for one packet, taken by the shortcut of [`Reassembly::place`] or by the
+/// long way alone.
 fn steps(r: &mut Reassembly<u64>, at: u64, wire: u32, now: Nanos, shortcut: bool) -> Vec<String> {
     let mut action = if shortcut {
         r.accept(at, wire, now).expect("all actions taken")

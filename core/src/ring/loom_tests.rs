@@ -1,8 +1,8 @@
 //! Every interleaving of two threads at a small ring, through loom's atomics and cells.
 //!
-//! Where nothing else is said the search is exhaustive. An item that is dropped never or twice fails
-//! the run. `core/loom.sh` also runs these tests on a ring with one ordering weakened at a time;
-//! each of those must fail here.
+//! Where nothing else is said the search is exhaustive. An item that is dropped never or twice
+//! fails the run. `core/loom.sh` also runs these tests on a ring with one ordering weakened at a
+//! time; each of those must fail here.
 
 use std::sync::atomic::AtomicBool;
 
@@ -320,7 +320,8 @@ fn loom_what_is_left_is_dropped_once() {
 /// The pipeline in small: two buffers travel through a job ring and come back through a return
 /// ring; the buffers' content is what the rings publish.
 ///
-/// At most three forced switches of threads per execution: without the bound it takes half a minute.
+/// At most three forced switches of threads per execution: without the bound it takes half a
+/// minute.
 #[test]
 fn loom_buffers_go_round() {
     const BATCHES: u32 = 3;

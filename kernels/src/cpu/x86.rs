@@ -6,7 +6,8 @@
 //!
 //! A slot is written past the caches as a whole or not at all: a line that gets stores of both
 //! kinds costs more than ordinary ones. So the ends of a slot are non-temporal, too, down to
-//! *words* of 8 bytes, and a slot that does not begin and end at a multiple of 8 gets ordinary stores.
+//! *words* of 8 bytes, and a slot that does not begin and end at a multiple of 8 gets ordinary
+//! stores.
 #![allow(unsafe_code)] // vector loads and stores, and calls of code that needs a CPU feature
 
 use core::arch::asm;

@@ -230,8 +230,8 @@ fn a_pth_whose_views_leave_their_storage_is_refused() {
     assert!(with(4, 0, &[4, 1], &[1]).contains("_rebuild_tensor_v2 with arguments"));
 }
 
-/// Names cost some bytes, what they stand for is copied: a file must not ask for more memory than it
-/// is worth.
+/// Names cost some bytes, what they stand for is copied: a file must not ask for more memory than
+/// it is worth.
 #[test]
 fn a_file_that_repeats_itself_does_not_fill_the_memory() {
     let data = [0; 256];
