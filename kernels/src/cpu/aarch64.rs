@@ -11,6 +11,7 @@ use core::arch::aarch64::{
     vreinterpretq_u8_f32, vreinterpretq_u8_u16, vreinterpretq_u32_f32, vshrn_n_u32, vst1q_f32,
     vst1q_u8,
 };
+use core::arch::asm;
 use std::arch::is_aarch64_feature_detected;
 
 use super::portable;
