@@ -13,11 +13,11 @@
 //! - A packet at `next ..= next + step` is *plain*. So is one at most `step` behind `next` whose
 //!   slot is empty in an open window, unless a run of held packets agrees with it.
 //! - Any other packet is *held*. `N` held packets in a row, each within `step` of the one before,
-//!   confirm each other. A plain packet, or one that disagrees, refutes them; so do a deadline and
-//!   the end of the run.
+//!   confirm each other. A plain packet, or one that disagrees, refutes them; so do a deadline,
+//!   a low pool and the end of the run.
 //! - Held ahead and confirmed: packets were lost. Held behind and confirmed: a *discontinuity* (the
-//!   sender restarted, or more than half the number space was lost); open windows close and the
-//!   position is read forward.
+//!   sender restarted, or more than half the number space was lost); the batches that the stream
+//!   had reached close and the position is read forward.
 //! - A run behind is confirmed only if more than half of it is *not* explained by empty slots at
 //!   most `step` behind. Without this, one duplicate in a shuffled stream starts a run that the
 //!   stream's own stragglers complete.
@@ -456,12 +456,9 @@ impl<P> Reassembly<P> {
             .max(position.next());
         self.counters.discontinuities += 1;
         self.cut = Some(Span { from: position.next(), to: start });
-        let after_open = (self.base..self.base.saturating_add(self.open))
-            .rev()
-            .find(|&batch| self.window(batch).is_some_and(|w| w.count() > 0))
-            .map_or(self.base, |batch| batch + 1);
-        // A batch that was open never opens again, even if the run continues inside it.
-        self.close_up_to(after_open.max(start >> self.batch_shift), CloseCause::Discontinuity);
+        // A batch that was reached never opens again, even if the run continues inside it.
+        let after = self.after_reached().max(start >> self.batch_shift);
+        self.close_up_to(after, CloseCause::Discontinuity);
         self.script = Script::Confirm { at: 0, wire: first, anchor };
     }
 
@@ -533,7 +530,7 @@ impl<P> Reassembly<P> {
         let batch = extended >> self.batch_shift;
         if batch < self.base {
             self.accept_position(extended);
-            return Some(self.drop_late(batch, packet));
+            return Some(self.drop_late(Some(batch), packet));
         }
         if batch >= self.base.saturating_add(self.open) {
             self.close_up_to(batch.saturating_sub(self.open - 1), CloseCause::Moved);
@@ -570,11 +567,13 @@ impl<P> Reassembly<P> {
         }
     }
 
-    fn drop_late(&mut self, batch: u64, packet: P) -> Action<P> {
+    /// `batch`: the one that the packet came too late for; `None` before the beginning of all.
+    fn drop_late(&mut self, batch: Option<u64>, packet: P) -> Action<P> {
         self.counters.late += 1;
-        let age = self.base.wrapping_sub(batch).wrapping_sub(1);
-        if age < 64 && self.deadline_history >> age & 1 == 1 {
-            self.counters.cut_by_timeout += 1;
+        if let Some(batch) = batch {
+            let age = self.base.wrapping_sub(batch).wrapping_sub(1);
+            self.counters.cut_by_timeout +=
+                u64::from(age < 64 && self.deadline_history >> age & 1 == 1);
         }
         Action::Drop { packet, cause: DropCause::Late }
     }
@@ -607,12 +606,12 @@ impl<P> Reassembly<P> {
             }
             // A position before the beginning of all belongs to no window.
             Distance::Behind(d) => match position.next().checked_sub(d) {
-                None => Some(self.drop_late(0, held.packet)),
+                None => Some(self.drop_late(None, held.packet)),
                 Some(at) if self.fits(at, d) && !trusted && d > position.step() => {
-                    Some(self.drop_late(at >> self.batch_shift, held.packet))
+                    Some(self.drop_late(Some(at >> self.batch_shift), held.packet))
                 }
                 Some(at) if !self.fits(at, d) && !self.covered(at) => {
-                    Some(self.drop_late(at >> self.batch_shift, held.packet))
+                    Some(self.drop_late(Some(at >> self.batch_shift), held.packet))
                 }
                 Some(at) => self.settle(at, held.packet),
             },
@@ -635,7 +634,7 @@ impl<P> Reassembly<P> {
         let position = self.position?;
         match position.near(held.wire, wire, anchor) {
             Some(extended) => self.settle(extended, held.packet),
-            None => Some(self.drop_late(0, held.packet)),
+            None => Some(self.drop_late(None, held.packet)),
         }
     }
 
@@ -654,7 +653,8 @@ impl<P> Reassembly<P> {
                 .is_some_and(|w| w.count() > 0 && now.since(w.first_packet()) >= self.timeout)
         });
         if let Some(batch) = expired {
-            self.refute_then(After::CloseUpTo { batch: batch + 1, cause: CloseCause::Deadline });
+            let cause = CloseCause::Deadline;
+            self.refute_then(After::CloseUpTo { batch: batch + 1, cause }, false);
         }
     }
 
@@ -668,7 +668,8 @@ impl<P> Reassembly<P> {
         let oldest = (self.base..self.base.saturating_add(self.open))
             .find(|&batch| self.window(batch).is_some_and(|w| w.count() > 0));
         if let Some(batch) = oldest {
-            self.refute_then(After::CloseUpTo { batch: batch + 1, cause: CloseCause::Pool });
+            let cause = CloseCause::Pool;
+            self.refute_then(After::CloseUpTo { batch: batch + 1, cause }, false);
         }
     }
 
@@ -679,18 +680,23 @@ impl<P> Reassembly<P> {
             return;
         }
         self.now = now;
-        // The last batch that the stream reached, also when every packet of it was dropped.
-        let batch = match self.next().checked_sub(1) {
-            Some(last) => (last >> self.batch_shift) + 1,
-            None => self.base,
-        };
-        self.refute_then(After::CloseUpTo { batch, cause: CloseCause::Shutdown });
+        let batch = self.after_reached();
+        self.refute_then(After::CloseUpTo { batch, cause: CloseCause::Shutdown }, true);
     }
 
-    fn refute_then(&mut self, after: After<P>) {
+    /// The batch after the last one that the stream reached, also when every packet of that was
+    /// taken back.
+    fn after_reached(&self) -> u64 {
+        match self.next().checked_sub(1) {
+            Some(last) => (last >> self.batch_shift) + 1,
+            None => self.base,
+        }
+    }
+
+    fn refute_then(&mut self, after: After<P>, trusted: bool) {
         self.due = true;
         self.after = after;
-        self.script = Script::Refute { at: 0, trusted: true };
+        self.script = Script::Refute { at: 0, trusted };
     }
 
     /// Closes the batch at `base`, or passes over the run of empty ones that begins there.
@@ -705,9 +711,11 @@ impl<P> Reassembly<P> {
         }
         let end = filled.min(self.close_to);
         let gap = self.describe_gap(self.base, end);
-        self.deadline_history = self.deadline_history.checked_shl(small(gap.batches)).unwrap_or(0);
+        // One bit for each batch of the gap, as many as are remembered.
+        let passed = 1u64.checked_shl(small(gap.batches)).unwrap_or(0);
+        self.deadline_history = self.deadline_history.wrapping_mul(passed);
         if self.close_cause == CloseCause::Deadline {
-            self.deadline_history |= 1;
+            self.deadline_history |= passed.wrapping_sub(1);
         }
         self.base = end;
         Action::Gap(gap)

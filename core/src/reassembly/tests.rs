@@ -9,6 +9,8 @@ use super::*;
 use crate::geometry::GeometrySpec;
 use crate::window::ImageMask;
 
+mod found;
+
 /// 4 packets an image, 4 images a batch.
 fn mini(width: u32) -> Geometry {
     Geometry::new(&GeometrySpec {
