@@ -42,14 +42,14 @@ impl Decoder<'_, '_> {
         let mut fields = Fields { section, path: path.to_owned(), anchor, given: Vec::new() };
         for entry in entries {
             let path = join(path, &entry.key);
-            match section.field(&entry.key) {
-                // Of a key that stands twice the first counts; the tree has reported it.
-                Some(field) if fields.given(field.key).is_some() => {}
-                Some(field) => {
-                    let item = self.entry(field, entry, &path);
-                    fields.given.push(Given { field, key_span: entry.key_span, item });
-                }
-                None => self.unknown(section, entry, &path),
+            let meant = match section.field(&entry.key) {
+                Some(field) => Some(field),
+                None => self.unknown(section, entries, entry, &path),
+            };
+            // Of a key that stands twice the first counts; the tree has reported it.
+            if let Some(field) = meant.filter(|field| fields.given(field.key).is_none()) {
+                let item = self.entry(field, entry, &path);
+                fields.given.push(Given { field, key_span: entry.key_span, item });
             }
         }
         for field in section.fields {
@@ -66,7 +66,17 @@ impl Decoder<'_, '_> {
         fields
     }
 
-    fn unknown(&mut self, section: &'static Section, entry: &Entry, path: &str) {
+    /// Reports a key that the section does not have. Returns the field that was meant, when one
+    /// known key is nearest and the map lacks it: what the misspelt key holds then counts as that
+    /// field's, so that one misspelling is one error, and faults below it are found in the same
+    /// pass.
+    fn unknown(
+        &mut self,
+        section: &'static Section,
+        entries: &[Entry],
+        entry: &Entry,
+        path: &str,
+    ) -> Option<&'static Field> {
         let key = shown(&entry.key);
         let known = section.fields.iter().map(|field| field.key);
         let near = scalar::nearest(&entry.key, known);
@@ -75,13 +85,13 @@ impl Decoder<'_, '_> {
             .filter(|_| section.name == ROOT.name && near.is_none());
         if foreign.is_some() {
             self.support(foreign, path, entry.key_span, &key);
-            return;
+            return None;
         }
         if entry.key == "<<" {
             self.report
                 .add(Code::Merge, path, entry.key_span, "`<<` is a merge key of YAML 1.1")
                 .help("YAML 1.2 has no merge keys; write the keys out");
-            return;
+            return None;
         }
         let message = format!("`{key}` is no key of `{}`", section.name);
         let help = match near {
@@ -95,6 +105,9 @@ impl Decoder<'_, '_> {
             },
         };
         self.report.add(Code::UnknownKey, path, entry.key_span, message).help(help);
+        scalar::meant(&entry.key, section.fields.iter().map(|field| field.key))
+            .filter(|meant| entries.iter().all(|other| other.key != *meant))
+            .and_then(|meant| section.field(meant))
     }
 
     fn entry(&mut self, field: &'static Field, entry: &Entry, path: &str) -> Item {

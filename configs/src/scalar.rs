@@ -210,17 +210,34 @@ pub(crate) fn shown(text: &str) -> String {
 /// The word of `known` that `text` probably means: the fewest edits, at most a third of its
 /// length. Of two equally near ones the earlier.
 pub(crate) fn nearest<'k>(text: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    let limit = (text.chars().count() / 3).clamp(1, 4);
-    if text.chars().count() > 60 {
-        return None;
+    near(text, known).min_by_key(|(edits, _)| *edits).map(|(_, word)| word)
+}
+
+/// [`nearest`], when no other word is as near.
+pub(crate) fn meant<'k>(text: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let mut found: Option<(usize, Option<&str>)> = None;
+    for (edits, word) in near(text, known) {
+        found = match found {
+            Some((least, _)) if least < edits => found,
+            Some((least, _)) if least == edits => Some((least, None)),
+            _ => Some((edits, Some(word))),
+        };
     }
+    found.and_then(|(_, word)| word)
+}
+
+/// The words near enough to be proposed, each with its distance.
+fn near<'k>(
+    text: &str,
+    known: impl Iterator<Item = &'k str>,
+) -> impl Iterator<Item = (usize, &'k str)> {
+    let length = text.chars().count();
+    let limit = (length / 3).clamp(1, 4);
     let plain = |text: &str| text.to_lowercase().replace('-', "_");
     known
-        .filter(|word| !word.is_empty())
-        .map(|word| (distance(&plain(text), &plain(word)), word))
-        .filter(|(edits, word)| *edits <= limit && *edits < word.chars().count())
-        .min_by_key(|(edits, _)| *edits)
-        .map(|(_, word)| word)
+        .filter(move |word| !word.is_empty() && length <= 60)
+        .map(move |word| (distance(&plain(text), &plain(word)), word))
+        .filter(move |(edits, word)| *edits <= limit && *edits < word.chars().count())
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours between two texts (optimal string

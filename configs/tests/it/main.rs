@@ -5,6 +5,7 @@ mod cases_app;
 mod corpus;
 mod device;
 mod docs;
+mod mutants;
 mod mutations;
 mod output;
 mod robustness;

@@ -2,41 +2,8 @@
 
 use tensorwire_configs::{Checked, SHIPPED, Severity, Verdict};
 
+use crate::mutants::{lines, replaced};
 use crate::support::{check, errors};
-
-/// A `key: value` line of a shipped file.
-struct Line<'t> {
-    /// Offset of the line in the text.
-    at: usize,
-    text: &'t str,
-    /// White space, and a dash if the key opens an item.
-    lead: &'t str,
-    key: &'t str,
-    value: &'t str,
-}
-
-fn lines(text: &str) -> Vec<Line<'_>> {
-    let mut at = 0;
-    let mut found = Vec::new();
-    for line in text.split_inclusive('\n') {
-        let start = at;
-        at += line.len();
-        let body = line.trim_end();
-        let content = body.trim_start_matches([' ', '-']);
-        let Some((key, value)) = content.split_once(':') else { continue };
-        if body.trim_start().starts_with('#') || content.is_empty() {
-            continue;
-        }
-        let lead = &body[..body.len() - content.len()];
-        found.push(Line { at: start, text: line, lead, key, value: value.trim() });
-    }
-    found
-}
-
-/// The file with one line replaced.
-fn replaced(text: &str, line: &Line<'_>, by: &str) -> String {
-    format!("{}{by}{}", &text[..line.at], &text[line.at + line.text.len()..])
-}
 
 /// What holds for every mutant: the run refuses exactly what the validator refuses, all findings
 /// have a place, and the file's own lines are those that are named.
@@ -64,9 +31,13 @@ fn a_misspelt_key_is_one_error_with_the_right_word() {
                 checked.diagnostics.iter().find(|found| found.code.to_string() == "TW0201");
             let unknown = unknown.unwrap_or_else(|| panic!("{what}: {:#?}", checked.diagnostics));
             assert!(unknown.key.ends_with(&wrong), "{what}: {unknown:?}");
-            // Words of two letters are near to nothing; all others are proposed.
+            // Words of two letters are near to nothing; all others are proposed, and what they hold
+            // counts, so that the misspelling is the only error.
             let proposed = unknown.help.as_deref().is_some_and(|help| help.contains(line.key));
             assert!(proposed || line.key.len() <= 3, "{what}: {unknown:?}");
+            if proposed {
+                assert_eq!(errors(&checked), ["TW0201"], "{what}: {:#?}", checked.diagnostics);
+            }
             tried += 1;
         }
     }
