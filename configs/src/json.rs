@@ -3,10 +3,11 @@
 
 use std::fmt::Write as _;
 
-use crate::Checked;
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::render::Outcome;
 use crate::rules::RULES;
 use crate::source::Span;
+use crate::{Checked, ReadError};
 
 /// A JSON value.
 #[derive(Clone, Debug)]
@@ -101,14 +102,22 @@ fn quote(out: &mut String, text: &str) {
 }
 
 /// All findings of all files.
-pub(crate) fn report(files: &[&Checked]) -> String {
-    let files = files.iter().map(|checked| {
-        let findings = checked.diagnostics.iter().map(|found| finding(checked, found));
-        Json::map([
-            ("file", Json::text(checked.source.name())),
-            ("verdict", Json::text(format!("{:?}", checked.verdict()).to_lowercase())),
-            ("diagnostics", Json::List(findings.collect())),
-        ])
+pub(crate) fn report(files: &[Outcome<'_>]) -> String {
+    let files = files.iter().map(|file| match file {
+        Ok(checked) => {
+            let findings = checked.diagnostics.iter().map(|found| finding(checked, found));
+            Json::map([
+                ("file", Json::text(checked.source.name())),
+                ("verdict", Json::text(format!("{:?}", checked.verdict()).to_lowercase())),
+                ("diagnostics", Json::List(findings.collect())),
+            ])
+        }
+        Err(unread) => Json::map([
+            ("file", Json::text(&*unread.path)),
+            ("verdict", Json::text("unreadable")),
+            ("error", Json::text(unread.error.to_string())),
+            ("diagnostics", Json::List(Vec::new())),
+        ]),
     });
     Json::map([("files", Json::List(files.collect()))]).pretty()
 }
@@ -144,7 +153,7 @@ fn length(checked: &Checked, span: Span) -> usize {
 }
 
 /// SARIF 2.1.0: one run, with the whole table of rules.
-pub(crate) fn sarif(files: &[&Checked]) -> String {
+pub(crate) fn sarif(files: &[Outcome<'_>]) -> String {
     let rules = RULES.iter().map(|rule| {
         Json::map([
             ("id", Json::text(rule.number)),
@@ -154,9 +163,15 @@ pub(crate) fn sarif(files: &[&Checked]) -> String {
             ("defaultConfiguration", Json::map([("level", Json::text(level(rule.severity)))])),
         ])
     });
-    let results = files
-        .iter()
+    let checked = files.iter().flatten();
+    let results = checked
         .flat_map(|checked| checked.diagnostics.iter().map(|found| sarif_result(checked, found)));
+    let unread: Vec<Json> =
+        files.iter().filter_map(|file| file.err()).map(sarif_notification).collect();
+    let invocation = Json::map([
+        ("executionSuccessful", Json::Bool(unread.is_empty())),
+        ("toolExecutionNotifications", Json::List(unread)),
+    ]);
     let driver = Json::map([
         ("name", Json::text("tensorwire")),
         ("version", Json::text(env!("CARGO_PKG_VERSION"))),
@@ -164,6 +179,7 @@ pub(crate) fn sarif(files: &[&Checked]) -> String {
     ]);
     let run = Json::map([
         ("tool", Json::map([("driver", driver)])),
+        ("invocations", Json::List(vec![invocation])),
         ("columnKind", Json::text("unicodeCodePoints")),
         ("results", Json::List(results.collect())),
     ]);
@@ -181,6 +197,17 @@ const fn level(severity: Severity) -> &'static str {
         Severity::Unsupported | Severity::Warning => "warning",
         Severity::Note => "note",
     }
+}
+
+/// A file that could not be read is no result of the check but a failure of its run.
+fn sarif_notification(unread: &ReadError) -> Json {
+    let artifact = Json::map([("uri", Json::text(&*unread.path))]);
+    let physical = Json::map([("artifactLocation", artifact)]);
+    Json::map([
+        ("level", Json::text("error")),
+        ("message", Json::map([("text", Json::text(unread.to_string()))])),
+        ("locations", Json::List(vec![Json::map([("physicalLocation", physical)])])),
+    ])
 }
 
 fn sarif_result(checked: &Checked, found: &Diagnostic) -> Json {

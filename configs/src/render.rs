@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::source::{Position, Source, Span};
-use crate::{Checked, json};
+use crate::{Checked, ReadError, json};
 
 /// How findings are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,15 +22,25 @@ pub enum Format {
     Github,
 }
 
+/// A file that was asked for: what its check found, or why it could not be read.
+pub type Outcome<'f> = Result<&'f Checked, &'f ReadError>;
+
 /// Writes the findings of all files, in order.
 #[must_use]
 pub fn render(files: &[&Checked], format: Format) -> String {
+    let files: Vec<Outcome<'_>> = files.iter().map(|checked| Ok(*checked)).collect();
+    render_all(&files, format)
+}
+
+/// [`render`] for files of which some could not be read: those keep their place in the order.
+#[must_use]
+pub fn render_all(files: &[Outcome<'_>], format: Format) -> String {
     match format {
-        Format::Text => files.iter().map(|checked| text(checked, false)).collect(),
-        Format::Colour => files.iter().map(|checked| text(checked, true)).collect(),
+        Format::Text => files.iter().map(|file| text(*file, false)).collect(),
+        Format::Colour => files.iter().map(|file| text(*file, true)).collect(),
         Format::Json => json::report(files),
         Format::Sarif => json::sarif(files),
-        Format::Github => files.iter().map(|checked| github(checked)).collect(),
+        Format::Github => files.iter().map(|file| github(*file)).collect(),
     }
 }
 
@@ -61,7 +71,11 @@ pub fn diagnostic(source: &Source, found: &Diagnostic) -> String {
     Painter { source, colour: false, out: String::new() }.finding(found)
 }
 
-fn text(checked: &Checked, colour: bool) -> String {
+fn text(file: Outcome<'_>, colour: bool) -> String {
+    let checked = match file {
+        Ok(checked) => checked,
+        Err(error) => return format!("{}\n", one_line(&error.to_string())),
+    };
     let findings = checked.diagnostics.iter().map(|found| {
         let painter = Painter { source: &checked.source, colour, out: String::new() };
         painter.finding(found) + "\n"
@@ -215,15 +229,23 @@ fn one_line(text: &str) -> String {
 }
 
 /// Workflow commands of GitHub Actions: `::error file=…,line=…,col=…,title=…::message`.
-fn github(checked: &Checked) -> String {
+fn github(file: Outcome<'_>) -> String {
+    let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
     let mut out = String::new();
+    let checked = match file {
+        Ok(checked) => checked,
+        Err(unread) => {
+            let (path, error) = (property(&unread.path), data(&unread.error.to_string()));
+            let _ = writeln!(out, "::error file={path}::cannot be read: {error}");
+            return out;
+        }
+    };
     for found in &checked.diagnostics {
         let level = match found.severity() {
             Severity::Error => "error",
             Severity::Unsupported | Severity::Warning => "warning",
             Severity::Note => "notice",
         };
-        let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
         let Position { line, column } = found.position;
         let mut message = found.message.clone();
         for (name, text) in [("expected", &found.expected), ("help", &found.help)] {

@@ -3,10 +3,10 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 
-use tensorwire_configs::render::{self, Format as Render};
-use tensorwire_configs::{Checked, Options, Severity, Verdict};
+use tensorwire_configs::render::{self, Format as Render, Outcome};
+use tensorwire_configs::{Checked, Options, ReadError, Severity, Verdict};
 
-use super::{print, say};
+use super::print;
 use crate::cli::{Format, GeometryArgs, ValidateArgs};
 use crate::exit::{ExitCode, Failure};
 use crate::run::plan::failure;
@@ -18,7 +18,7 @@ use crate::run::plan::failure;
 /// A [`Failure`] (exit 7) when stdout cannot be written.
 pub fn validate(args: &ValidateArgs) -> Result<ExitCode, Failure> {
     let results: Vec<_> = args.files.iter().map(|path| check(path)).collect();
-    let checked: Vec<&Checked> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
+    let files: Vec<Outcome<'_>> = results.iter().map(Result::as_ref).collect();
     let format = match args.format {
         Format::Text if io::stdout().is_terminal() => Render::Colour,
         Format::Text => Render::Text,
@@ -27,26 +27,20 @@ pub fn validate(args: &ValidateArgs) -> Result<ExitCode, Failure> {
         Format::Github => Render::Github,
     };
     if args.format == Format::Text {
-        for result in &results {
-            match result {
-                Ok(checked) => {
-                    print(&render::render(&[checked], format))?;
-                    print(&format!("{}\n", render::summary(checked)))?;
-                }
-                Err(error) => say(error),
+        for file in &files {
+            print(&render::render_all(std::slice::from_ref(file), format))?;
+            if let Ok(checked) = file {
+                print(&format!("{}\n", render::summary(checked)))?;
             }
         }
     } else {
-        for error in results.iter().filter_map(|result| result.as_ref().err()) {
-            say(error);
-        }
-        print(&render::render(&checked, format))?;
+        print(&render::render_all(&files, format))?;
     }
     Ok(verdict(&results, args.deny_warnings))
 }
 
 /// The worst of all files: a file that is wrong (3), one that cannot be read (7), warnings (1).
-fn verdict(results: &[Result<Checked, String>], deny_warnings: bool) -> ExitCode {
+fn verdict(results: &[Result<Checked, ReadError>], deny_warnings: bool) -> ExitCode {
     let verdicts = results.iter().filter_map(|result| result.as_ref().ok()).map(Checked::verdict);
     let invalid = verdicts.clone().any(|verdict| verdict == Verdict::Invalid);
     let warned = results.iter().flatten().any(|checked| {
@@ -63,15 +57,15 @@ fn verdict(results: &[Result<Checked, String>], deny_warnings: bool) -> ExitCode
     }
 }
 
-fn check(path: &Path) -> Result<Checked, String> {
+fn check(path: &Path) -> Result<Checked, ReadError> {
     let options = Options::default();
     if path.as_os_str() != "-" {
-        return tensorwire_configs::check_file(path, &options).map_err(|error| error.to_string());
+        return tensorwire_configs::check_file(path, &options);
     }
     let mut bytes = Vec::new();
     match io::stdin().lock().read_to_end(&mut bytes) {
         Ok(_) => Ok(tensorwire_configs::check_bytes("<stdin>", &bytes, &options)),
-        Err(error) => Err(format!("<stdin>: cannot be read: {error}")),
+        Err(error) => Err(ReadError { path: "<stdin>".to_owned(), error }),
     }
 }
 
@@ -81,7 +75,7 @@ fn check(path: &Path) -> Result<Checked, String> {
 ///
 /// A [`Failure`]: 7 when the file cannot be read, 3 when it is wrong.
 pub fn geometry(args: &GeometryArgs) -> Result<ExitCode, Failure> {
-    let checked = check(&args.file).map_err(|error| failure(ExitCode::File, error))?;
+    let checked = check(&args.file).map_err(|error| failure(ExitCode::File, error.to_string()))?;
     let Some(config) = &checked.config else {
         let _ = io::stderr().write_all(render::render(&[&checked], Render::Text).as_bytes());
         let unsupported = checked.verdict() == Verdict::Unsupported;

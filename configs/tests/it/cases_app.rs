@@ -143,7 +143,7 @@ fn c21_roles() {
     let checked = check(&neither);
     assert!(the(&checked, "TW0801").message.contains("neither `bench_rx` nor `bench_tx`"));
     // A receiver without a model says that it has none.
-    let model = "inference: {height: 16, width: 16, cpu_core: 5}";
+    let model = "inference: {onnx_path: m.onnx, height: 16, width: 16, cpu_core: 5}";
     assert!(errors(&check(&with(MINI, model, ""))).contains(&"TW0804".to_owned()));
     let none = with(MINI, model, "tensorwire: {inference_backend: none}");
     assert_eq!(errors(&check(&none)), [""; 0]);
@@ -234,15 +234,30 @@ fn c26_a_missing_file_is_not_an_invalid_one() {
     let good = folder.join("resnet50_sw_loopback.yaml");
     let checked = check_file(&good, &Options::default()).expect("it can be read");
     assert_eq!(checked.verdict(), Verdict::Clean);
-    // Several files in one report keep their order, good ones included.
+    // Several files in one report keep their order, good and missing ones included.
     let bad = check_str("bad.yaml", "daqiri: 1\n", &Options::default());
-    let all = render::render(&[&checked, &bad, &checked], render::Format::Json);
+    let files = [Ok(&checked), Ok(&bad), Err(&error), Ok(&checked)];
+    let all = render::render_all(&files, render::Format::Json);
     let verdicts: Vec<&str> =
         all.lines().filter(|line| line.contains("\"verdict\"")).map(str::trim).collect();
     assert_eq!(
         verdicts,
-        ["\"verdict\": \"clean\",", "\"verdict\": \"invalid\",", "\"verdict\": \"clean\","]
+        [
+            "\"verdict\": \"clean\",",
+            "\"verdict\": \"invalid\",",
+            "\"verdict\": \"unreadable\",",
+            "\"verdict\": \"clean\",",
+        ]
     );
+    for (format, said) in [
+        (render::Format::Text, "no/such/file.yaml: cannot be read: "),
+        (render::Format::Json, "\"error\": \"No such file"),
+        (render::Format::Sarif, "\"executionSuccessful\": false"),
+        (render::Format::Github, "::error file=no/such/file.yaml::cannot be read: "),
+    ] {
+        let shown = render::render_all(&files, format);
+        assert_eq!(shown.matches(said).count(), 1, "{format:?}: {shown}");
+    }
 }
 
 #[test]
@@ -275,8 +290,7 @@ fn r01_r11_the_largest_loss_that_the_width_can_tell() {
 
 #[test]
 fn e08_the_profile_holds_the_batch() {
-    let model =
-        |keys: &str| check(&with(MINI, "{height: 16, ", &format!("{{height: 16, {keys}, ")));
+    let model = |keys: &str| check(&with(MINI, "height: 16, ", &format!("height: 16, {keys}, ")));
     assert_eq!(errors(&model("opt_avg: 2, opt_max: 3")), ["TW0513"]);
     assert_eq!(errors(&model("opt_avg: 4, opt_max: 4")), [""; 0]);
     assert_eq!(errors(&model("opt_min: 64")), ["TW0519"]);

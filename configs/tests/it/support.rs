@@ -49,7 +49,7 @@ reorder:
   images_per_batch: 4
   seq_bit_offset: 128
   seq_bit_width: 8
-inference: {height: 16, width: 16, cpu_core: 5}
+inference: {onnx_path: m.onnx, height: 16, width: 16, cpu_core: 5}
 ";
 
 /// The same receiver on a port of a NIC.
