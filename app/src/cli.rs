@@ -283,6 +283,9 @@ pub struct RunArgs {
     /// Write the features to this file; row i is image i, rows not delivered are NaN
     #[arg(long, value_name = "FILE.npy")]
     pub features: Option<PathBuf>,
+    /// Check everything that a start checks, say what would run, start nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// Do not pin threads to cores
     #[arg(long)]
     pub no_pin: bool,

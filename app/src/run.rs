@@ -41,6 +41,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let stop = StopRequest::install()
         .map_err(|error| failure(ExitCode::Device, format!("signals: {error}")))?;
     let plan = Plan::new(args, Talk::new(args.quiet))?;
+    if args.dry_run {
+        plan.talk.result(format_args!("dry run: {}", plan.describe()));
+        return Ok(ExitCode::Complete);
+    }
     let summary = execute(&plan, args, &stop)?;
     present(&summary, args.json, plan.talk)?;
     Ok(summary.exit)

@@ -204,10 +204,14 @@ fn e06_e07_models_that_do_not_fit_are_refused_before_a_batch() {
     for said in ["[batch,3,224,224]", "[4,3,16,16]", "[batch,512]", "[4,2048]"] {
         assert!(output.stderr.contains(said), "no {said} in {}", output.stderr);
     }
-    place.write("m.yaml", Yaml::small(Small::MINI).without("onnx_path"));
-    let run = || place.tensorwire(&words("run m.yaml --no-pin"));
-    let output = refused(&place, run, 3, &[]);
-    assert!(output.stderr.contains("onnx_path"), "{}", output.stderr);
+    // An engine alone is right, and this build cannot load it; no model at all is wrong.
+    let engine = Yaml::small(Small::MINI).without("onnx_path");
+    for (yaml, code) in [(engine.clone(), 5), (engine.without("engine_path"), 3)] {
+        place.write("m.yaml", yaml);
+        let run = || place.tensorwire(&words("run m.yaml --no-pin"));
+        let output = refused(&place, run, code, &[]);
+        assert!(output.stderr.contains("onnx_path"), "{}", output.stderr);
+    }
 }
 
 #[test]
@@ -427,8 +431,8 @@ fn a_disk_that_fills_up_leaves_nothing_half_written() {
 fn c26_validate_gives_every_file_its_verdict_in_order() {
     let place = fixture();
     place.write("bad.yaml", Yaml::small(Small::MINI).set("packets_per_image", 5));
-    let line = "\"$TW\" validate c.yaml bad.yaml no.yaml c.yaml 2>&1";
-    let output = place.shell(line).expect_code(3);
+    let line = "validate c.yaml bad.yaml no.yaml c.yaml";
+    let output = place.tensorwire(&words(line)).expect_code(3);
     let verdicts: Vec<&str> = output
         .stdout
         .lines()
@@ -453,6 +457,30 @@ fn c26_validate_gives_every_file_its_verdict_in_order() {
     let wire = config("resnet50_wire_loopback.yaml").display().to_string();
     let _ = place.tensorwire(&["validate", &wire]).expect_code(0);
     let _ = place.tensorwire(&["validate", "--deny-warnings", &wire]).expect_code(1);
+}
+
+/// The system refuses the program more than 64 MiB of addresses, which no reading of what it holds
+/// could prove.
+#[test]
+fn c10_an_alias_bomb_is_refused_in_64_mebibytes() {
+    let place = fixture();
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..9 {
+        let nine = vec![format!("*a{}", level - 1); 9].join(", ");
+        bomb += &format!("a{level}: &a{level} [{nine}]\n");
+    }
+    place.write("bomb.yaml", &bomb);
+    place.write("junk.yaml", vec![b'['; 10 << 20]);
+    let limited = |kib: u32, file: &str| {
+        place.shell(&format!("ulimit -v {kib}; exec \"$TW\" validate {file}"))
+    };
+    for (file, said) in [("bomb.yaml", "error[TW0107]"), ("junk.yaml", "error[TW0102]")] {
+        let refused = limited(64 << 10, file).expect_code(3);
+        assert!(refused.stdout.contains(said), "{file}: {}", refused.stdout);
+    }
+    let _ = limited(64 << 10, "c.yaml").expect_code(0);
+    // The limit is one: with next to nothing the program does not even start.
+    assert_ne!(limited(1 << 10, "c.yaml").code, Some(0));
 }
 
 #[test]

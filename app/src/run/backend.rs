@@ -63,12 +63,18 @@ pub struct Model {
 }
 
 impl Model {
+    /// Its file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The model that `config` asks for; `None` without inference.
     ///
     /// # Errors
     ///
-    /// A [`Failure`]: 7 when the model cannot be read, 3 when none is named or it does not fit the
-    /// configuration, 5 when it cannot be run here.
+    /// A [`Failure`]: 7 when the model cannot be read, 3 when it does not fit the configuration, 5
+    /// when it cannot be run here.
     pub fn of(config: &Config) -> Result<Option<Self>, Failure> {
         match config.settings.inference_backend {
             configs::Backend::None => return Ok(None),
@@ -84,8 +90,9 @@ impl Model {
         let Some(inference) = &config.inference else { return Ok(None) };
         let Some(path) = inference.onnx_path.as_deref().map(Path::new) else {
             return Err(failure(
-                ExitCode::Config,
-                "inference.onnx_path: is not given, and inference on the CPU needs it",
+                ExitCode::Device,
+                "inference.engine_path: an engine needs TensorRT, which this build does not have; \
+                 inference on the CPU needs inference.onnx_path",
             ));
         };
         let header = read_header(path).map_err(|error| of_open(&OpenError::Header(error)))?;

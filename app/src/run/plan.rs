@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tensorwire_configs::{Address, Config, Mode, Options, RxPoll, Severity};
 use tensorwire_core::geometry::{ElementType, Geometry};
+use tensorwire_core::pipeline::transmitter::FrameSource;
 use tensorwire_kernels::Conversion;
 use tensorwire_sim::nic::SwNicConfig;
 use tensorwire_sim::wire::{MAX_SHUFFLE, WireFaults};
@@ -137,6 +138,28 @@ impl Plan {
     pub fn images_per_inference(&self) -> u32 {
         let batch = self.config.geometry.images_per_batch();
         self.config.inference.as_ref().map_or(batch, |i| i.images_per_inference)
+    }
+
+    /// What would run, in one line.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let frames = match (&self.frames, self.passes) {
+            (None, _) => "nothing is sent".to_owned(),
+            (Some(frames), Passes::Once) => format!("{} frames once", frames.frames()),
+            (Some(frames), _) => format!("{} frames over and over", frames.frames()),
+        };
+        let images = self.pass_images.map_or_else(String::new, |n| format!(", {n} images a pass"));
+        let model = self.model.as_ref().map_or_else(
+            || "no inference".to_owned(),
+            |model| {
+                format!(
+                    "{} images an inference by {}",
+                    self.images_per_inference(),
+                    model.path().display()
+                )
+            },
+        );
+        format!("mode {}, {frames}{images}, {model}", self.mode)
     }
 
     /// Decides what `run` with `args` does.
@@ -307,16 +330,13 @@ fn feature_file(
             ExitCode::Usage,
             "--features: there are no features without inference (inference_backend `none`)",
         )),
-        (None, Some(_)) if args.backend.is_some() => {
+        // The file alone cannot ask for that: it is refused when it is read (TW0810).
+        (None, Some(_)) => {
             talk.say(format_args!(
                 "notice: tensorwire.features is not written: --backend none gives no features"
             ));
             Ok(None)
         }
-        (None, Some(_)) => Err(failure(
-            ExitCode::Config,
-            "tensorwire.features: there are no features with inference_backend `none`",
-        )),
     }
 }
 

@@ -126,15 +126,19 @@ fn no_role(root: &Fields, device: &Device<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// A receiver infers, unless it is told not to.
+/// A receiver infers, unless it is told not to, and then there are no features to write.
 fn needs_inference(blocks: &Blocks<'_>, options: &Options, report: &mut Report<'_>) {
     let backend = settings::backend(blocks.settings, options);
     let Some(span) = blocks.roles.rx else { return };
-    if blocks.root.given("inference").is_none() && backend != Some(Backend::None) {
+    if backend == Some(Backend::None) {
+        settings::no_features(blocks.settings, options, report);
+    } else if blocks.root.given("inference").is_none() {
         let message = "`inference` is missing: the receiver has no model";
         report
             .add(Code::NoInference, "inference", span, message)
             .help("add an `inference` block, or `tensorwire: {inference_backend: none}`");
+    } else if let (Some(inference), Some(backend)) = (blocks.root.map("inference"), backend) {
+        settings::model_named(inference, backend, report);
     }
 }
 

@@ -54,6 +54,29 @@ pub(super) fn inference(
     })
 }
 
+/// The backend finds a file to load: TensorRT also runs from an engine alone.
+pub(super) fn model_named(inference: &Fields, backend: Backend, report: &mut Report<'_>) {
+    let engine = backend != Backend::Onnx && inference.given("engine_path").is_some();
+    if engine || inference.given("onnx_path").is_some() {
+        return;
+    }
+    let message = "`onnx_path` is missing: there is no model to infer with";
+    report
+        .add(Code::NoModel, &inference.path("onnx_path"), inference.anchor, message)
+        .help("`onnx_path`: the model; `tensorwire: {inference_backend: none}` runs without one");
+}
+
+/// A file that asks for features and for no inference. A caller who turns the inference off
+/// (`--backend none`) asks for the run without its features.
+pub(super) fn no_features(fields: &Fields, options: &Options, report: &mut Report<'_>) {
+    if options.backend.is_none() && fields.given("features").is_some() {
+        let message = "there are no features with `inference_backend: none`";
+        report
+            .add(Code::NoFeatures, &fields.path("features"), fields.span("features"), message)
+            .second(fields.span("inference_backend"), "no inference");
+    }
+}
+
 /// TensorRT reads each sub-batch at its own address in the batch.
 pub(super) fn check_backend(
     parts: &Parts<'_>,

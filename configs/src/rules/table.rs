@@ -407,6 +407,16 @@ rules! {
         "let ports of sender and flow agree"
         change(SW, "udp_dst_port: 4096", "udp_dst_port: 4097");
 
+    NoModel "TW0809" Error "the model that infers has a file"
+        "there is nothing to load"
+        "name the model as `inference.onnx_path`, or set `inference_backend: none`"
+        change(SW, "  onnx_path: \"models/resnet50_features.onnx\"\n  engine_path: \
+             \"models/resnet50_features.fp16in.engine\"\n", "");
+    NoFeatures "TW0810" Error "features come from an inference"
+        "the feature file would hold nothing"
+        "leave `tensorwire.features` away, or choose another `inference_backend`"
+        change(SW, "dataset:", "tensorwire: {inference_backend: none, features: f.npy}\ndataset:");
+
     OneBatch "TW0901" Note "the sequence numbers cover one batch"
         "a batch is told from the next by the order of arrival only, so a long loss looks like \
              a short one"
@@ -475,7 +485,7 @@ daqiri:
           queues: [{name: q, id: 0, batch_size: 16, memory_regions: [rx]}]
 bench_rx: {interface_name: port}
 reorder: {out_payload_len: 12, packets_per_image: 4, images_per_batch: 4}
-inference: {height: 4, width: 4, images_per_batch: 1}
+inference: {onnx_path: m.onnx, height: 4, width: 4, images_per_batch: 1}
 tensorwire: {inference_backend: tensorrt}
 ";
 
