@@ -6,7 +6,7 @@ use super::{
     Violation, Violations, nearest_payloads, queue_region_floor,
 };
 use crate::bits::BitFieldError;
-use crate::header::Verify;
+use crate::header::{HEADERS_BYTES, MAX_FRAME_BYTES, Verify};
 
 mod text;
 
@@ -205,6 +205,11 @@ fn i06_the_nearest_payloads_that_divide_an_image() {
     assert_eq!(nearest(816, 192), (Some((102, 8)), Some((204, 4))));
     assert_eq!(nearest(7, 1), (None, Some((7, 1))));
     assert_eq!(nearest(u64::MAX, 1000), (None, None));
+    assert_eq!(nearest(0, 1), (None, None), "no payload is none");
+    // The largest payload that a frame holds, and one byte more.
+    let largest = MAX_FRAME_BYTES - HEADERS_BYTES;
+    assert_eq!(nearest(largest.into(), 1), (None, Some((largest, 1))));
+    assert_eq!(nearest(u64::from(largest) + 1, 65_508), (Some((32_754, 2)), None));
     // An int16 element is not split: 6 bytes are three of them, not two halves of three bytes.
     let int16 = nearest_payloads(6, 3, ElementType::Int16);
     assert_eq!((int16.below, int16.above.map(|split| split.payload_bytes)), (None, Some(6)));
@@ -253,6 +258,16 @@ fn every_fault_is_reported_at_once() {
     let mut expected = vec!["zero"; 6];
     expected.extend(["payload-offset", "sequence-field"]);
     assert_eq!(spec_codes(&zeros), expected, "a zero is one fault, not five");
+    for zero in [
+        GeometrySpec { channels: 0, ..MINI },
+        GeometrySpec { height: 0, ..MINI },
+        GeometrySpec { width: 0, ..MINI },
+        GeometrySpec { packets_per_image: 0, ..MINI },
+        GeometrySpec { images_per_batch: 0, ..MINI },
+        GeometrySpec { payload_bytes: 0, ..MINI },
+    ] {
+        assert_eq!(spec_codes(&zero), ["zero"], "{zero:?}");
+    }
 }
 
 #[test]
@@ -274,6 +289,16 @@ fn limits_are_limits() {
     assert_eq!(spec_codes(&above), ["images-per-batch-limit"]);
     let above = GeometrySpec { packets_per_image: 512, height: 512, seq_bit_width: 17, ..at };
     assert_eq!(spec_codes(&above), ["packets-per-batch-limit"]);
+
+    // The payload may begin right behind the headers, and not before.
+    let behind = |payload_byte_offset| GeometrySpec {
+        payload_byte_offset,
+        seq_bit_offset: 320,
+        seq_bit_width: 8,
+        ..MINI
+    };
+    assert!(spec_codes(&behind(HEADERS_BYTES)).is_empty());
+    assert_eq!(spec_codes(&behind(HEADERS_BYTES - 1)), ["payload-offset"]);
 
     // P17: a jumbo frame is no special case; the longest IPv4 datagram is the end.
     let one_packet = |payload_bytes| GeometrySpec {
@@ -391,6 +416,7 @@ fn declared_numbers_that_do_not_fit() {
         "int8-output",
     ];
     assert_eq!(codes(&int8.check(&declared)), expected, "1176 is the int8 stride");
+    assert_eq!(codes(&geometry(&int8).check(&declared)), expected);
     let expected = [&["slot-stride"], &expected[..6]].concat();
     assert_eq!(codes(&DOCUMENTED.check(&declared)), expected);
     // Also beside a spec that is no geometry, as far as it goes.
