@@ -12,8 +12,12 @@
 
 use core::fmt;
 use core::mem::{self, MaybeUninit};
+use core::ptr;
 
 use crate::sync::{AtomicU32, Ordering, UnsafeCell, order};
+
+/// A place for an item.
+type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 
 /// A counter on a cache line of its own, so that the two ends do not disturb each other. 128
 /// bytes: x86 fetches lines in pairs of 64, and some aarch64 parts have lines of 128.
@@ -56,7 +60,7 @@ pub struct Ring<T, const SLOTS: usize> {
     capacity: u32,
     /// A slot holds an item exactly if its counter is in `head..tail`. Those belong to the
     /// receiver, the others to the sender.
-    slots: [UnsafeCell<MaybeUninit<T>>; SLOTS],
+    slots: [Slot<T>; SLOTS],
 }
 
 // SAFETY: a shared ring gives access to its slots only through the two ends, of which `split` hands
@@ -73,6 +77,10 @@ impl<T, const SLOTS: usize> Ring<T, SLOTS> {
         let slots = SLOTS as u32;
         slots
     };
+
+    /// Whether batches are copied slot by slot: so that loom sees each, and where an item fills a
+    /// cache line, since `memcpy` of many lines that were last another core's is slower.
+    const ONE_BY_ONE: bool = cfg!(loom) || size_of::<T>() >= 64;
 
     /// An empty ring.
     #[cfg(not(loom))]
@@ -140,8 +148,9 @@ impl<T, const SLOTS: usize> Ring<T, SLOTS> {
         let ring = &*self;
         let mask = ring.mask();
         // The ends start from the counters as they are, not from zero: this may be a second split.
+        let limit = head.wrapping_add(capacity);
         Ok((
-            Sender { ring, tail, head, capacity, mask },
+            Sender { ring, tail, limit, capacity, mask },
             Receiver { ring, head, tail, capacity, mask },
         ))
     }
@@ -153,21 +162,83 @@ impl<T, const SLOTS: usize> Ring<T, SLOTS> {
 
     /// The slot of counter `at`.
     #[inline]
-    fn slot(&self, at: u32, mask: u32) -> &UnsafeCell<MaybeUninit<T>> {
+    fn slot(&self, at: u32, mask: u32) -> &Slot<T> {
         // The second mask changes nothing, since `mask < SLOTS`; it shows the compiler that the
         // index is in bounds, so that no check and no panic is left.
         &self.slots[(at & mask) as usize & (SLOTS - 1)]
     }
 
-    /// The `count` slots from counter `at` on, as the two runs that they form in memory. `count` is
-    /// at most the capacity.
+    /// Copies `count` items from `from` into the slots of the counters from `at` on.
+    ///
+    /// # Safety
+    ///
+    /// `count` is at most the capacity; `mask` is the ring's. `from` points to `count` items that
+    /// are not in the ring. The slots hold no item and are the caller's until it publishes them.
     #[inline]
-    fn runs(&self, at: u32, count: u32, mask: u32) -> [&[UnsafeCell<MaybeUninit<T>>]; 2] {
+    unsafe fn copy_in(&self, at: u32, count: u32, mask: u32, from: *const T) {
+        if Self::ONE_BY_ONE {
+            for i in 0..count {
+                // SAFETY: within the `count` items.
+                let from = unsafe { from.add(i as usize) };
+                // SAFETY: as the caller promises: an item, and a slot of its own.
+                let copy = |slot: *mut _| unsafe { ptr::copy_nonoverlapping(from.cast(), slot, 1) };
+                self.slot(at.wrapping_add(i), mask).with_mut(copy);
+            }
+            return;
+        }
         let start = at & mask;
-        let first = count.min(mask - start + 1);
-        let end = (start + first) as usize;
-        let rest = (count - first) as usize;
-        [self.slots.get(start as usize..end).unwrap_or(&[]), self.slots.get(..rest).unwrap_or(&[])]
+        let first = count.min(mask - start + 1) as usize;
+        // Cells are laid out as what is in them, and may be written through a shared reference.
+        let slots = self.slots.as_ptr().cast_mut().cast::<T>();
+        // SAFETY: `start` is at most `mask`, which is below `SLOTS`.
+        let run = unsafe { slots.add(start as usize) };
+        // SAFETY: `start + first` is at most `mask + 1`, so at most `SLOTS`; the rest is the
+        // caller's promise.
+        unsafe { ptr::copy_nonoverlapping(from, run, first) };
+        if first < count as usize {
+            // SAFETY: within the `count` items.
+            let from = unsafe { from.add(first) };
+            // SAFETY: from the first slot on there are `count − first`, fewer than the capacity;
+            // the rest is the caller's promise.
+            unsafe { ptr::copy_nonoverlapping(from, slots, count as usize - first) };
+        }
+    }
+
+    /// Copies the items of the `count` slots of the counters from `at` on to `to`. They must not be
+    /// read from the slots again.
+    ///
+    /// # Safety
+    ///
+    /// `count` is at most the capacity; `mask` is the ring's. `to` points to room for `count` items
+    /// that is not in the ring. The slots hold items and are the caller's until it gives them back.
+    #[inline]
+    unsafe fn copy_out(&self, at: u32, count: u32, mask: u32, to: *mut T) {
+        if Self::ONE_BY_ONE {
+            for i in 0..count {
+                // SAFETY: within the room for `count` items.
+                let to = unsafe { to.add(i as usize) };
+                // SAFETY: as the caller promises: an item in a slot of its own, and room for it.
+                let copy = |slot: *mut _| unsafe { ptr::copy_nonoverlapping(slot, to.cast(), 1) };
+                self.slot(at.wrapping_add(i), mask).with_mut(copy);
+            }
+            return;
+        }
+        let start = at & mask;
+        let first = count.min(mask - start + 1) as usize;
+        // Cells are laid out as what is in them.
+        let slots = self.slots.as_ptr().cast::<T>();
+        // SAFETY: `start` is at most `mask`, which is below `SLOTS`.
+        let run = unsafe { slots.add(start as usize) };
+        // SAFETY: `start + first` is at most `mask + 1`, so at most `SLOTS`; the rest is the
+        // caller's promise.
+        unsafe { ptr::copy_nonoverlapping(run, to, first) };
+        if first < count as usize {
+            // SAFETY: within the room for `count` items.
+            let to = unsafe { to.add(first) };
+            // SAFETY: from the first slot on there are `count − first`, fewer than the capacity;
+            // the rest is the caller's promise.
+            unsafe { ptr::copy_nonoverlapping(slots, to, count as usize - first) };
+        }
     }
 }
 
@@ -230,8 +301,9 @@ pub struct Sender<'a, T, const SLOTS: usize> {
     ring: &'a Ring<T, SLOTS>,
     /// The ring's tail: only this end writes it, so this is it.
     tail: u32,
-    /// The ring's head when it was last looked at; never ahead of it.
-    head: u32,
+    /// The tail at which the ring is full, by its head when that was last looked at; the true one
+    /// is the same or further on.
+    limit: u32,
     capacity: u32,
     mask: u32,
 }
@@ -271,7 +343,13 @@ impl<T, const SLOTS: usize> Sender<'_, T, SLOTS> {
         if count == 0 {
             return 0;
         }
-        let [first, second] = self.ring.runs(self.tail, count, self.mask);
+        // SAFETY: `items` has at least `count` items, and none lies in the ring, which is borrowed
+        // apart. `tail + count − head` is at most the capacity, so the slots from `tail` on hold no
+        // item, and they are this end's until `tail` is published; `&mut self` says that this end
+        // is used once.
+        unsafe { self.ring.copy_in(self.tail, count, self.mask, items.as_ptr()) };
+        // An item is there twice until its place is filled anew. Those whose place is count in
+        // `moved`; of the others the ring forgets its copy, should a `default` panic.
         let mut advance = Advance {
             counter: &self.ring.tail.0,
             own: &mut self.tail,
@@ -279,18 +357,33 @@ impl<T, const SLOTS: usize> Sender<'_, T, SLOTS> {
             // Release: the receiver that acquires this tail finds the items written.
             order: order::TAIL_PUBLISHED,
         };
-        let mut items = items.iter_mut();
-        for run in [first, second] {
-            for (slot, item) in run.iter().zip(&mut items) {
-                let item = mem::take(item);
-                // SAFETY: the slot is one of the `count` from `tail` on, and `tail + count − head`
-                // is at most the capacity, so it holds no item and is this end's until `tail` is
-                // published; `&mut self` says that this end is used once.
-                slot.with_mut(|slot| unsafe { slot.cast::<T>().write(item) });
-                advance.moved += 1;
-            }
+        for place in items.iter_mut().take(count as usize) {
+            let default = T::default();
+            // SAFETY: a valid reference. What it held is not dropped: it is the ring's now.
+            unsafe { ptr::write(place, default) };
+            advance.moved += 1;
         }
         drop(advance);
+        count as usize
+    }
+
+    /// Copies items from the front of `items` into the ring, as many as there is room for, and
+    /// returns how many. The receiver sees all of them at once.
+    #[inline]
+    pub fn push_slice(&mut self, items: &[T]) -> usize
+    where
+        T: Copy,
+    {
+        let wanted = u32::try_from(items.len()).unwrap_or(u32::MAX);
+        let count = self.room(wanted).min(wanted);
+        if count == 0 {
+            return 0;
+        }
+        // SAFETY: as in `push_batch`; the items are `Copy` and may be there twice.
+        unsafe { self.ring.copy_in(self.tail, count, self.mask, items.as_ptr()) };
+        self.tail = self.tail.wrapping_add(count);
+        // Release: the receiver that acquires this tail finds the items written.
+        self.ring.tail.0.store(self.tail, order::TAIL_PUBLISHED);
         count as usize
     }
 
@@ -315,13 +408,14 @@ impl<T, const SLOTS: usize> Sender<'_, T, SLOTS> {
     /// `wanted`.
     #[inline]
     fn room(&mut self, wanted: u32) -> u32 {
-        let known = self.capacity - self.tail.wrapping_sub(self.head);
+        let known = self.limit.wrapping_sub(self.tail);
         if known >= wanted {
             return known;
         }
         // Acquire: the receiver that released this head has read the slots before it.
-        self.head = self.ring.head.0.load(order::HEAD_SEEN);
-        self.capacity - self.tail.wrapping_sub(self.head)
+        let head = self.ring.head.0.load(order::HEAD_SEEN);
+        self.limit = head.wrapping_add(self.capacity);
+        self.limit.wrapping_sub(self.tail)
     }
 }
 
@@ -374,7 +468,19 @@ impl<T, const SLOTS: usize> Receiver<'_, T, SLOTS> {
         if count == 0 {
             return 0;
         }
-        let [first, second] = self.ring.runs(self.head, count, self.mask);
+        if !mem::needs_drop::<T>() {
+            // Nothing that `out` held needs a drop, so nothing can panic on the way.
+            // SAFETY: `out` has room for at least `count` items, and none of it lies in the ring,
+            // which is borrowed apart. `head + count` is at most `tail`, so the slots from `head`
+            // on hold items and are this end's until the head moves on, which it does below: the
+            // items are read once.
+            unsafe { self.ring.copy_out(self.head, count, self.mask, out.as_mut_ptr()) };
+            self.head = self.head.wrapping_add(count);
+            // Release: the sender that acquires this head may overwrite the slots, which were read.
+            self.ring.head.0.store(self.head, order::HEAD_PUBLISHED);
+            return count as usize;
+        }
+        let mut at = self.head;
         let mut advance = Advance {
             counter: &self.ring.head.0,
             own: &mut self.head,
@@ -382,16 +488,15 @@ impl<T, const SLOTS: usize> Receiver<'_, T, SLOTS> {
             // Release: the sender that acquires this head may overwrite the slots, which were read.
             order: order::HEAD_PUBLISHED,
         };
-        let mut out = out.iter_mut();
-        for run in [first, second] {
-            for (slot, out) in run.iter().zip(&mut out) {
-                // SAFETY: the slot is one of the `count` from `head` on, none of them at or behind
-                // `tail`, so it holds an item and is this end's until the head moves on, which it
-                // does in the next line, before anything can panic: the item is read once.
-                let item = slot.with_mut(|slot| unsafe { slot.cast::<T>().read() });
-                advance.moved += 1;
-                *out = item;
-            }
+        for place in out.iter_mut().take(count as usize) {
+            // SAFETY: the slot is one of the `count` from `head` on, none of them at or behind
+            // `tail`, so it holds an item and is this end's until the head moves on, which it does
+            // in the next line, before anything can panic: the item is read once.
+            let item =
+                self.ring.slot(at, self.mask).with_mut(|slot| unsafe { slot.cast::<T>().read() });
+            at = at.wrapping_add(1);
+            advance.moved += 1;
+            *place = item;
         }
         drop(advance);
         count as usize

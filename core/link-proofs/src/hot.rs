@@ -34,6 +34,9 @@ pub fn path() {
     ring::<Burst<Free>, MAX_BATCH_BUFFERS>();
     batch::<PacketDesc, MAX_SPLIT>();
     batch::<u64, 8>();
+    batch::<[u64; 8], 8>();
+    copies::<u64, 8>();
+    copies::<[u64; 8], 8>();
     tokens();
     counters();
     signals();
@@ -104,6 +107,11 @@ fn ring<T: 'static, const SLOTS: usize>() {
 fn batch<T: Default + 'static, const SLOTS: usize>() {
     keep(given::<&mut Sender<'static, T, SLOTS>>().push_batch(given()));
     keep(given::<&mut Receiver<'static, T, SLOTS>>().pop_batch(given()));
+}
+
+/// Batches that copy.
+fn copies<T: Copy + 'static, const SLOTS: usize>() {
+    keep(given::<&mut Sender<'static, T, SLOTS>>().push_slice(given()));
 }
 
 /// The life of a batch buffer and of a packet.

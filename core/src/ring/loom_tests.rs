@@ -203,6 +203,94 @@ fn loom_batches() {
     }
 }
 
+/// Three items in batches of every size, pushed and popped, by moving and by copying; the items
+/// need no drop, so these are the batches that copy at once.
+///
+/// At most two forced switches of threads per execution.
+#[test]
+fn loom_batches_of_every_size() {
+    for capacity in 1..=3 {
+        for (pushed, popped) in (1..=3).flat_map(|n| (1..=3).map(move |m| (n, m))) {
+            let mut builder = loom::model::Builder::new();
+            builder.preemption_bound = Some(2);
+            builder.check(move || {
+                drop(against(
+                    capacity,
+                    move |mut tx| {
+                        let mut items = [1, 2, 3];
+                        let mut sent = 0;
+                        while sent < items.len() {
+                            let end = items.len().min(sent + pushed);
+                            let moved = match sent % 2 {
+                                0 => tx.push_batch(&mut items[sent..end]),
+                                _ => tx.push_slice(&items[sent..end]),
+                            };
+                            sent += moved;
+                            if moved == 0 {
+                                thread::yield_now();
+                            }
+                        }
+                    },
+                    move |mut rx| {
+                        let mut expected = 1;
+                        while expected <= 3 {
+                            let mut out = [0_u32; 3];
+                            let count = rx.pop_batch(&mut out[..popped]);
+                            for &item in &out[..count] {
+                                assert_eq!(item, expected);
+                                expected += 1;
+                            }
+                            if count == 0 {
+                                thread::yield_now();
+                            }
+                        }
+                    },
+                ));
+            });
+        }
+    }
+}
+
+/// Either end may go first, with items still in the ring: dropped early by its thread, or moved
+/// out and dropped by the other.
+///
+/// At most three forced switches of threads per execution.
+#[test]
+fn loom_drop_orders() {
+    for items in 1..=3_u32 {
+        for sender_first in [true, false] {
+            let mut builder = loom::model::Builder::new();
+            builder.preemption_bound = Some(3);
+            builder.check(move || {
+                let (shared, mut tx, mut rx) = Shared::split(3);
+                let thread = thread::spawn(move || {
+                    for i in 0..items {
+                        assert!(tx.push(Item::new(i)).is_ok(), "three slots");
+                    }
+                    if sender_first {
+                        drop(tx)
+                    } else {
+                        return Some(tx);
+                    }
+                    None
+                });
+                let first = rx.pop().map(|item| item.number);
+                assert!(first.is_none_or(|number| number == 0));
+                let left = if sender_first {
+                    Some(rx)
+                } else {
+                    drop(rx);
+                    None
+                };
+                let tx = thread.join().expect("the sender does not panic");
+                assert_eq!((tx.is_none(), left.is_some()), (sender_first, sender_first));
+                drop((tx, left));
+                drop(shared.take_back());
+            });
+        }
+    }
+}
+
 /// `free` and `len` promise too little at times, never too much.
 #[test]
 fn loom_free_and_len_keep_their_promise() {

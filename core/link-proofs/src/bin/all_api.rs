@@ -242,6 +242,7 @@ fn buffers() {
         core::ptr::drop_in_place::<Ring<Full<u64>, 8>>,
         Sender::<'static, u64, 8>::push,
         Sender::<'static, u64, 8>::push_batch,
+        Sender::<'static, u64, 8>::push_slice,
         Sender::<'static, u64, 8>::free,
         Sender::<'static, u64, 8>::capacity,
         Receiver::<'static, u64, 8>::pop,
