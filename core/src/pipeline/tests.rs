@@ -20,6 +20,8 @@ use crate::port::{
 };
 use crate::window::SlotMap;
 
+mod cases;
+
 const HEADER: HeaderSpec = HeaderSpec {
     eth_src: [2, 0, 0, 0, 0, 1],
     eth_dst: [2, 0, 0, 0, 0, 2],
@@ -518,28 +520,6 @@ fn a_batch_without_a_whole_image_is_not_pushed() {
 }
 
 #[test]
-fn g03_a_full_ring_blocks_or_drops_and_says_which() {
-    let block = Plan { consumer_every: 40, queue_depth: 2, buffers: 7, ..Plan::default() };
-    let result = run(&block, frames(0..1600));
-    assert_right(&result);
-    assert_eq!(result.consumer.delivered, 400);
-    assert!(result.producer.blocked > Nanos::ZERO);
-    let drop = Plan { backpressure: Backpressure::Drop, ..block };
-    let result = run(&drop, frames(0..1600));
-    assert_right(&result);
-    let dropped = result.producer.images.dropped.queue_full;
-    assert!(dropped > 0);
-    assert_eq!(
-        result.consumer.delivered
-            + dropped
-            + result.producer.images.damaged
-            + result.producer.images.missing,
-        400
-    );
-    assert_eq!(result.producer.images.damaged + result.producer.images.missing, 0);
-}
-
-#[test]
 fn no_free_batch_buffer_is_like_a_full_ring() {
     // Three buffers: two windows and one on its way. Below the floor that the config demands.
     for backpressure in [Backpressure::Block, Backpressure::Drop] {
@@ -575,46 +555,6 @@ fn a_blocked_producer_polls_down_to_the_floor_of_the_pool() {
     let free = nic.borrow().free.len();
     assert!((64 - 32..=64).contains(&free), "{free} buffers left, the floor is 64");
     assert!(producer.report().packets.balanced());
-}
-
-#[test]
-fn g05_the_producer_wakes_when_the_consumer_fails() {
-    let plan = Plan { infer_fail: Some((3, true)), queue_depth: 1, buffers: 6, ..Plan::default() };
-    let result = run(&plan, frames(0..1600));
-    assert_eq!(result.producer.end, Some(EndReason::ConsumerDead));
-    assert!(matches!(result.failure, Some(ConsumerFailure::Infer(_))));
-    assert!(result.all_free && result.packets_free);
-    assert_eq!(result.consumer.delivered, 12, "the batch before the failure is still delivered");
-}
-
-#[test]
-fn g06_every_path_gives_the_buffer_back() {
-    let frames = || frames((0..1600).filter(|n| n % 97 != 5));
-    for keeps in [false, true] {
-        for fatal in [false, true] {
-            let base = Plan { buffers: 6, queue_depth: 1, keeps, ..Plan::default() };
-            let plans = [
-                Plan { infer_fail: Some((5, fatal)), ..base.clone() },
-                Plan { infer_fail: Some((5, fatal)), sub_batch: 2, ..base.clone() },
-                Plan { sink_fail: Some((5, fatal)), ..base.clone() },
-                Plan { sink_fail: Some((5, fatal)), sub_batch: 1, ..base.clone() },
-                Plan { reorder_fail: Some((5, fatal)), ..base.clone() },
-                Plan { missing: MissingPolicy::Drop, ..base },
-            ];
-            for plan in plans {
-                let result = run(&plan, frames());
-                assert_right(&result);
-                if !fatal {
-                    assert_ne!(result.producer.end, Some(EndReason::ConsumerDead), "{plan:?}");
-                    let lost = result.consumer.infer_failed
-                        + result.consumer.sink_failed
-                        + result.producer.images.dropped.total()
-                        + result.producer.images.damaged;
-                    assert_eq!(result.consumer.delivered + lost, 400, "{plan:?}");
-                }
-            }
-        }
-    }
 }
 
 #[test]
