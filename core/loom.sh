@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Loom over the ring and the flag: the code as it is must pass, and every mutant (one ordering
+# Loom over the ring, the flag and the number in halves: the code as it is must pass, and every mutant (one ordering
 # weakened to Relaxed, see `order` in core/src/sync.rs) must fail. Exits non-zero otherwise.
 #
 #   core/loom.sh            all of them
@@ -51,7 +51,7 @@ for mutant in "${mutants[@]}"; do
     exe=$(build --cfg "mutant=\"$mutant\"")
     status=0
     run "$exe" || status=$?
-    by=$(grep -o '^    ring::loom_tests::[a-z0-9_]*' "$log" | sed 's/.*:://' | sort -u || true)
+    by=$(grep -oE '^    (ring|sync::halves)::loom_tests::[a-z0-9_]*' "$log" | sed 's/.*:://' | sort -u || true)
     if [ "$status" -eq 0 ]; then
         row "$mutant" "SURVIVED" "no test noticed"
         failed=1

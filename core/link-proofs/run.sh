@@ -6,8 +6,9 @@
 #   allocates  must not link  ... for want of an allocator: the first proof can fail
 #   can_panic  must not link  ... for want of a panic: the second proof can fail
 #
-# For this machine, and for aarch64-unknown-none where that target is installed: no operating
-# system, no C library. Exits non-zero when one of them is not as it must be.
+# For this machine (without start files), and for two targets without operating system and C library
+# where they can be had: aarch64-unknown-none, and thumbv7em-none-eabihf, which has 32 bits and no
+# 64-bit atomics. Exits non-zero when one of them is not as it must be.
 #
 #   run.sh         all of it
 #   run.sh where   links hot_path in spite of its panics, and prints the source line of each
@@ -81,11 +82,14 @@ echo "public functions of core in all_api: $((total - missing)) of $total"
 
 host=$(rustc -vV | sed -n 's/^host: //p')
 targets=("$host")
-if rustc --print target-libdir --target aarch64-unknown-none 2>/dev/null | xargs test -d; then
-    targets+=(aarch64-unknown-none)
-else
-    echo "skipped: aarch64-unknown-none (rustup target add aarch64-unknown-none)"
-fi
+installed() { rustc --print target-libdir --target "$1" 2>/dev/null | xargs test -d; }
+for target in aarch64-unknown-none thumbv7em-none-eabihf; do
+    if installed "$target" || { rustup target add "$target" >/dev/null 2>&1 && installed "$target"; }; then
+        targets+=("$target")
+    else
+        echo "skipped: $target cannot be had (rustup target add $target)"
+    fi
+done
 
 row "target" "program" "result" ""
 for target in "${targets[@]}"; do

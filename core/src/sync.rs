@@ -8,14 +8,24 @@
 
 use core::fmt;
 
+#[cfg(any(test, not(target_has_atomic = "64")))]
+mod halves;
+#[cfg(any(loom, target_has_atomic = "64"))]
+mod whole;
+
+#[cfg(all(not(loom), not(target_has_atomic = "64")))]
+use self::halves::Halves as Word;
+#[cfg(any(loom, target_has_atomic = "64"))]
+use self::whole::Whole as Word;
+
 #[cfg(not(loom))]
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use core::sync::atomic::AtomicBool;
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU32, Ordering};
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, AtomicU64};
+use loom::sync::atomic::AtomicBool;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
 
@@ -68,6 +78,28 @@ pub(crate) mod order {
     /// [`HEAD_PUBLISHED`].
     pub(crate) const HEAD_SEEN: Ordering =
         if cfg!(mutant = "head_seen") { Ordering::Relaxed } else { Ordering::Acquire };
+
+    /// A number in halves is shown: its halves come before the turn. Pairs with [`TURN_SEEN`].
+    #[cfg(any(test, not(target_has_atomic = "64")))]
+    pub(crate) const TURN_SHOWN: Ordering =
+        if cfg!(mutant = "turn_shown") { Ordering::Relaxed } else { Ordering::Release };
+
+    /// The halves are read after the turn that shows them. Pairs with [`TURN_SHOWN`].
+    #[cfg(any(test, not(target_has_atomic = "64")))]
+    pub(crate) const TURN_SEEN: Ordering =
+        if cfg!(mutant = "turn_seen") { Ordering::Relaxed } else { Ordering::Acquire };
+
+    /// A half is overwritten: the turn that took it out of sight comes before it. Pairs with
+    /// [`HALF_SEEN`].
+    #[cfg(any(test, not(target_has_atomic = "64")))]
+    pub(crate) const HALF_WRITTEN: Ordering =
+        if cfg!(mutant = "half_written") { Ordering::Relaxed } else { Ordering::Release };
+
+    /// Who sees a half of a later number sees, next, that the turn has moved. Pairs with
+    /// [`HALF_WRITTEN`].
+    #[cfg(any(test, not(target_has_atomic = "64")))]
+    pub(crate) const HALF_SEEN: Ordering =
+        if cfg!(mutant = "half_seen") { Ordering::Relaxed } else { Ordering::Acquire };
 
     /// What a thread did before it raised a flag comes before the flag. Pairs with [`FLAG_SEEN`].
     pub(crate) const FLAG_RAISED: Ordering =
@@ -129,39 +161,37 @@ impl fmt::Debug for Flag {
 
 /// A number that one thread keeps and others may look at: a counter for statistics and progress.
 ///
-/// All accesses are relaxed: the value stands for itself, nothing else is published with it, and
-/// two such numbers read one after the other need not be from the same moment.
-pub struct Published(AtomicU64);
+/// The value stands for itself: nothing else is published with it, and two such numbers read one
+/// after the other need not be from the same moment.
+pub struct Published(Word);
 
 impl Published {
     /// A number that starts at zero.
     #[cfg(not(loom))]
     #[must_use]
     pub const fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self(Word::new())
     }
 
     /// A number that starts at zero.
     #[cfg(loom)]
     #[must_use]
     pub fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self(Word::new())
     }
 
     /// Shows `value` to the other threads. Only the thread that keeps the number may call this:
     /// two writers would overwrite each other.
     #[inline]
     pub fn set(&self, value: u64) {
-        // Relaxed: see the type.
-        self.0.store(value, Ordering::Relaxed);
+        self.0.set(value);
     }
 
     /// The value that was shown last, or shortly before.
     #[must_use]
     #[inline]
     pub fn get(&self) -> u64 {
-        // Relaxed: see the type.
-        self.0.load(Ordering::Relaxed)
+        self.0.get()
     }
 }
 
