@@ -55,7 +55,7 @@ fn g05_the_producer_wakes_when_the_consumer_fails() {
     assert_eq!(result.consumer.delivered, 12, "the batch before the failure is still delivered");
 }
 
-/// G05, the panic: a thread that unwinds raises the flag for its consumer, which takes nothing more.
+/// G05, the panic: a thread that unwinds raises the flag of its consumer, which takes no jobs then.
 /// The ring is full, the policy is to block.
 #[test]
 fn g05_the_producer_wakes_when_the_consumer_is_gone() {
