@@ -1,226 +1,319 @@
-//! What must hold in every run, and the names of what did not.
+//! What must hold after every step and at the end.
 
-use std::fmt;
+use std::cell::RefCell;
 
-use tensorwire_core::geometry::Geometry;
-use tensorwire_core::pipeline::producer::{Backpressure, MissingPolicy};
-use tensorwire_core::port::{Delivery, Outputs, Sink, SinkFault};
+use tensorwire_core::counters::RangeList;
+use tensorwire_core::pipeline::consumer::ConsumerCounters;
+use tensorwire_core::pipeline::producer::{Backpressure, EndReason, MissingPolicy};
+use tensorwire_core::pipeline::producer::{ProducerReport, ProducerStatus};
+use tensorwire_core::port::Delivery;
 use tensorwire_core::time::Nanos;
 
-use super::frames::Frames;
+use super::faults::Fault;
+use super::model::Certain;
 use super::plan::Plan;
-use crate::infer::{CRC_FEATURES, FailPlan, crc_of};
-use crate::nic::TxMode;
+use super::truth::{Arrival, Content};
+use super::violation::Violation;
+use super::world::{Row, RxSide, World};
+use crate::infer::features_of;
 
-/// An invariant that was broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Violation {
-    /// Packets offered are not those under some cause.
-    Packets {
-        /// Frames that the NIC handed over.
-        offered: u64,
-        /// Packets under a cause.
-        accounted: u64,
-    },
-    /// Slots passed are not those under some cause.
-    Slots,
-    /// Frames sent are not those on the wire, lost by it, or received.
-    Wire {
-        /// Frames sent, copies included.
-        sent: u64,
-        /// Frames under some count.
-        accounted: u64,
-    },
-    /// More batch buffers are in use than there are, or some are missing in the end.
-    Buffers {
-        /// Buffers seen, or free in the end.
-        seen: usize,
-        /// Buffers of the pool.
-        all: usize,
-    },
-    /// Packet buffers are missing in the end.
-    PacketBuffers {
-        /// Free in the end.
-        free: usize,
-        /// Buffers of the pool.
-        all: usize,
-    },
-    /// Images handed to the consumer are not those delivered or failed.
-    Images {
-        /// Handed over by the producer.
-        handed: u64,
-        /// Delivered or failed.
-        accounted: u64,
-    },
-    /// An image was delivered whose bytes are not those that were sent under its index.
-    Content {
-        /// Its index.
-        image: u64,
-        /// Number, within a pass, of the image whose bytes they are; `None`: of no image.
-        really: Option<u64>,
-    },
-    /// An image was delivered after one of a higher index, or twice.
-    Order {
-        /// Its index.
-        image: u64,
-        /// The least index that may still come.
-        expected: u64,
-    },
-    /// An image arrived whole and was not delivered, or the other way round.
-    Delivery {
-        /// Its index.
-        image: u64,
-        /// Whether it was delivered.
-        delivered: bool,
-    },
-    /// The run did not end.
-    NoProgress {
-        /// Steps made.
-        steps: u64,
-    },
-}
-
-impl Violation {
-    /// Whether it is a want of progress, not of truth.
-    #[must_use]
-    pub const fn is_liveness(&self) -> bool {
-        matches!(self, Self::NoProgress { .. })
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Packets { offered, accounted } => {
-                write!(f, "{offered} packets were offered, {accounted} are accounted for")
-            }
-            Self::Slots => f.write_str("the slots of the batches passed do not balance"),
-            Self::Wire { sent, accounted } => {
-                write!(f, "{sent} frames were sent, {accounted} are accounted for")
-            }
-            Self::Buffers { seen, all } => write!(f, "{seen} of {all} batch buffers are there"),
-            Self::PacketBuffers { free, all } => {
-                write!(f, "{free} of {all} packet buffers came back")
-            }
-            Self::Images { handed, accounted } => {
-                write!(f, "{handed} images were handed over, {accounted} are accounted for")
-            }
-            Self::Content { image, really: Some(other) } => {
-                write!(f, "image {image} has the bytes of image {other} of the pass")
-            }
-            Self::Content { image, really: None } => {
-                write!(f, "image {image} has the bytes of no image that was sent")
-            }
-            Self::Order { image, expected } => {
-                write!(f, "image {image} was delivered when only {expected} or later could come")
-            }
-            Self::Delivery { image, delivered: true } => {
-                write!(f, "image {image} was delivered although a packet of it was lost")
-            }
-            Self::Delivery { image, delivered: false } => {
-                write!(f, "image {image} was not delivered although nothing of it was lost")
-            }
-            Self::NoProgress { steps } => write!(f, "the run did not end within {steps} steps"),
+/// Checks one delivery, row by row.
+pub(super) fn delivery(
+    world: &mut World,
+    delivery: &Delivery,
+    rows: &[Row],
+    features: &[f32],
+) -> Result<(), Violation> {
+    Violation::count("rows of a delivery", rows.len() as u64, delivery.images.into())?;
+    let dim = features.len() / rows.len().max(1);
+    for ((row, got), number) in rows.iter().zip(features.chunks(dim.max(1))).zip(0_u32..) {
+        let image = delivery.first_image + u64::from(number);
+        let whole = delivery.whole.contains(number);
+        slots(world, image, row)?;
+        let holes = row.slots.contains(&Content::Nothing);
+        match (whole, holes) {
+            (true, true) => return Err(Violation::Hole { image }),
+            (false, false) => return Err(Violation::Whole { image }),
+            (false, true) => continue,
+            (true, false) => {}
         }
-    }
-}
-
-/// What can be asked of a plan: how far its faults leave the outcome certain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Certainty {
-    /// A delivered image holds the packets of one image, if no more than this many frames in a row
-    /// are lost on the way; `None`: frames overtake each other too far to say.
-    pub(super) unmixed_up_to: Option<u64>,
-    /// The index of a delivered image is that under which it was sent.
-    pub(super) anchored: bool,
-    /// Exactly the images of which no packet was dropped on the wire are delivered.
-    pub(super) exact: bool,
-}
-
-impl Certainty {
-    pub(super) fn of(plan: &Plan, geometry: &Geometry) -> Self {
-        // The shuffle counts places among the frames that are not lost: at worst every other one.
-        let spread = if plan.wire.drop.is_some() { 2 } else { 1 };
-        let reach = plan.wire.shuffle.saturating_mul(spread).saturating_add(1);
-        let calm = plan.wire.shuffle == 0 || reach <= geometry.step();
-        let anchored = calm && plan.mode == TxMode::Lossless && plan.ready_at == 0;
-        let exact = anchored
-            && (plan.windows > 1 || plan.wire.shuffle == 0)
-            && plan.timeout == Nanos::ZERO
-            && plan.stop_at.is_none()
-            && plan.infer == FailPlan::new()
-            && plan.sink_fault.is_none()
-            && plan.backpressure == Backpressure::Block
-            && plan.missing == MissingPolicy::Passthrough;
-        // At either end of a burst the shuffle can widen it.
-        let limit = geometry.largest_placed_burst() / u64::from(spread);
-        let limit = limit.checked_sub(u64::from(reach) * 2);
-        Self { unmixed_up_to: limit.filter(|_| calm), anchored, exact }
-    }
-}
-
-/// The sink of a simulated run: checks each image, and keeps the index of those it took.
-#[derive(Debug)]
-pub(super) struct Ledger<'a> {
-    frames: &'a Frames,
-    certainty: Certainty,
-    fault: Option<(u64, bool)>,
-    calls: u64,
-    next: u64,
-    /// The content of a delivery is wrong; it counts only if the run turns out to allow no excuse.
-    pub(super) wrong: Option<Violation>,
-    pub(super) disorder: Option<Violation>,
-    pub(super) taken: Vec<u64>,
-}
-
-impl<'a> Ledger<'a> {
-    pub(super) const fn new(
-        frames: &'a Frames,
-        certainty: Certainty,
-        fault: Option<(u64, bool)>,
-    ) -> Self {
-        let (wrong, disorder) = (None, None);
-        Self { frames, certainty, fault, calls: 0, next: 0, wrong, disorder, taken: Vec::new() }
-    }
-
-    /// Checks one image that was delivered.
-    pub(super) fn check(&mut self, image: u64, row: &[f32]) {
-        if image < self.next && self.disorder.is_none() {
-            self.disorder = Some(Violation::Order { image, expected: self.next });
+        let expected = world.taken.last().map_or(0, |last| last + 1);
+        if image < expected {
+            return Err(Violation::Order { image, expected });
         }
-        self.next = image + 1;
-        let crc = crc_of(row);
-        let really = crc.and_then(|crc| self.frames.find(crc));
-        let right = if self.certainty.anchored {
-            crc == Some(self.frames.crc(image))
-        } else {
-            really.is_some()
+        if got != features_of(row.crc) {
+            return Err(Violation::Features { image });
+        }
+        identity(world, image, row)?;
+        world.taken.push(image);
+    }
+    Ok(())
+}
+
+/// Every slot holds zeros, or a packet that arrived with the number that belongs there.
+fn slots(world: &World, image: u64, row: &Row) -> Result<(), Violation> {
+    let shape = &world.truth.shape;
+    for (packet, content) in row.slots.iter().enumerate() {
+        let (first, last) = match *content {
+            Content::Nothing => continue,
+            Content::Unknown => return Err(Violation::Bytes { image, packet }),
+            Content::Again => return Err(Violation::Stale { image, packet }),
+            Content::Of(first, last) => (first as usize, last as usize),
         };
-        if !right && self.wrong.is_none() {
-            self.wrong = Some(Violation::Content { image, really });
+        let copies = world.truth.arrivals.get(first..=last).unwrap_or(&[]);
+        let number = (image * shape.packets_per_image + packet as u64) % shape.space();
+        let [Arrival { wire, slot, .. }, ..] = copies else {
+            return Err(Violation::Bytes { image, packet });
+        };
+        // A copy of the payload may have arrived under another number.
+        if !copies.iter().any(|copy| copy.slot == *slot && u64::from(copy.wire) == number) {
+            return Err(Violation::Place { image, packet, wire: *wire });
         }
-        self.taken.push(image);
     }
+    Ok(())
 }
 
-impl Sink for Ledger<'_> {
-    fn deliver(&mut self, delivery: &Delivery, outputs: Outputs<'_>) -> Result<(), SinkFault> {
-        self.calls += 1;
-        if let Some((at, fatal)) = self.fault
-            && at == self.calls - 1
-        {
-            return Err(SinkFault { fatal });
-        }
-        // A result of another shape than the submission is taken for nothing.
-        if outputs.features.len() != delivery.images as usize * CRC_FEATURES {
-            return Err(SinkFault { fatal: false });
-        }
-        for row in delivery.whole.iter() {
-            let start = row as usize * CRC_FEATURES;
-            let features = outputs.features.get(start..start + CRC_FEATURES).unwrap_or(&[]);
-            self.check(delivery.first_image + u64::from(row), features);
+/// A delivered image is one image that was sent, and its index is as far from the true one as that
+/// of its neighbours; where the stream leaves a doubt, it may be otherwise.
+fn identity(world: &mut World, image: u64, row: &Row) -> Result<(), Violation> {
+    let size = world.truth.shape.packets_per_image;
+    let arrivals = &world.truth.arrivals;
+    let spans = row.slots.iter().filter_map(|content| match content {
+        Content::Of(first, last) => Some((*first, *last)),
+        _ => None,
+    });
+    let first = spans.clone().map(|(first, _)| first).min().unwrap_or(0);
+    let last = spans.clone().map(|(_, last)| last).max().unwrap_or(0);
+    let Some(stretch) = world.hazards.stretch(first, last) else { return Ok(()) };
+    let mut images = spans.filter_map(|(first, _)| {
+        let arrival = arrivals.get(first as usize)?;
+        Some((arrival.genuine, arrival.epoch, arrival.number / size))
+    });
+    let Some((true, epoch, really)) = images.next() else {
+        return Err(Violation::Mixed { image });
+    };
+    if images.any(|other| other != (true, epoch, really)) {
+        return Err(Violation::Mixed { image });
+    }
+    let distance = i128::from(image) - i128::from(really);
+    // Before the first hazard the index follows from the first packet of all.
+    let join = arrivals.first().filter(|_| stretch.0 == 0).map(|join| {
+        let (wire, number) = (i128::from(join.wire), i128::from(join.number));
+        (stretch, epoch, (wire - number) / i128::from(size))
+    });
+    let known = join.or(world.distance.filter(|(at, of, _)| (*at, *of) == (stretch, epoch)));
+    if known.is_some_and(|(_, _, known)| known != distance) {
+        return Err(Violation::Index { image, really });
+    }
+    world.distance = Some((stretch, epoch, distance));
+    Ok(())
+}
+
+/// What is looked at after a step.
+#[derive(Debug)]
+pub(super) struct Look<'a, 'n> {
+    pub(super) plan: &'a Plan,
+    pub(super) status: ProducerStatus,
+    /// Batch buffers: free and filling at the producer, in flight and retained at the consumer.
+    pub(super) buffers: (usize, usize),
+    pub(super) consumer: (usize, usize),
+    pub(super) counters: ConsumerCounters,
+    pub(super) side: &'a RefCell<RxSide<'n>>,
+    /// Frames that the NIC took and has not put on its ring.
+    pub(super) staged: usize,
+}
+
+impl Look<'_, '_> {
+    /// What holds after every step.
+    pub(super) fn step(&self, world: &mut World) -> Result<(), Violation> {
+        self.packets(world)?;
+        self.buffers(world)?;
+        let (counters, images) = (&self.counters, &self.status.images);
+        Violation::count("images delivered", counters.delivered, world.taken.len() as u64)?;
+        Violation::count("images the sink refused", counters.sink_failed, world.refused)?;
+        let ended = counters.delivered + counters.infer_failed + counters.sink_failed;
+        if ended > images.pending {
+            return Violation::count("images that came out", ended, images.pending);
         }
         Ok(())
     }
+
+    fn packets(&self, world: &mut World) -> Result<(), Violation> {
+        let (status, truth) = (&self.status, &world.truth);
+        let packets = &status.packets;
+        Violation::count("packets offered", packets.offered, truth.handed)?;
+        Violation::count("packets under a cause", packets.accounted(), packets.offered)?;
+        Violation::count("packets that came early", packets.early, truth.early)?;
+        let slots = &status.reassembly.slots;
+        let found =
+            slots.placed + slots.missing + slots.before_join + slots.unfinished + slots.skipped;
+        let size = truth.shape.packets_per_batch();
+        Violation::count("slots of the batches passed", found, slots.batches * size)?;
+        if status.backlog > 0 {
+            return Ok(());
+        }
+        if let Some((what, found, expected)) = truth.tally.differs(packets) {
+            return Violation::count(what, found, expected);
+        }
+        let ours = packets.placed
+            + packets.duplicate
+            + packets.late
+            + packets.wild
+            + packets.no_buffer
+            + packets.held;
+        Violation::count("packets of the stream", ours, truth.tally.ours)?;
+        self.certain_packets(world)
+    }
+
+    fn certain_packets(&self, world: &mut World) -> Result<(), Violation> {
+        let (packets, reassembly) = (&self.status.packets, &self.status.reassembly);
+        let partial = &reassembly.partial;
+        if packets.no_buffer + partial.deadline + partial.pool > 0 {
+            world.model.doubt();
+        }
+        let Some(certain) = world.model.certain() else { return Ok(()) };
+        Violation::count("discontinuities", reassembly.discontinuities, 0)?;
+        if packets.held > 0 {
+            return Ok(());
+        }
+        Violation::count("packets placed", packets.placed, certain.placed)?;
+        Violation::count("duplicates", packets.duplicate, certain.duplicate)?;
+        Violation::count("late packets", packets.late, certain.late)?;
+        Violation::count("wild packets", packets.wild, 0)
+    }
+
+    fn buffers(&self, world: &World) -> Result<(), Violation> {
+        let (status, plan) = (&self.status, self.plan);
+        let ready = status.pushed - self.counters.jobs;
+        let places = [self.buffers.0, self.buffers.1, self.consumer.0, self.consumer.1];
+        let found = places.iter().sum::<usize>() + status.returning;
+        Violation::count("batch buffers", found as u64 + ready, plan.buffers as u64)?;
+        let side = self.side.borrow();
+        let waiting = side.rx.waiting() + self.staged;
+        Violation::count("frames on the NIC", waiting as u64, world.truth.waiting.len() as u64)?;
+        // A packet that waits for a batch buffer is in nobody's list.
+        let found = side.held_up() + world.kept + side.free();
+        let found = found as u64 + status.packets.held;
+        let all = plan.rx_bufs as u64;
+        if found == all || (status.waiting && found + 1 == all) {
+            return Ok(());
+        }
+        Violation::count("packet buffers", found, all)
+    }
+
+    /// Whether the producer closed what its deadline and its pool demanded, and nothing else;
+    /// `before`: what it had counted before this step of it.
+    pub(super) fn closings(&self, before: &ProducerStatus, world: &World) -> Result<(), Violation> {
+        let (now, was) = (&self.status.reassembly.partial, &before.reassembly.partial);
+        let fired = now.deadline > was.deadline;
+        let drained = world.poll.is_some_and(|poll| poll.came < poll.asked);
+        // A batch that has to wait for the consumer closes later than it was decided.
+        if fired && !drained && !before.waiting {
+            return Err(Violation::UnpolledDeadline);
+        }
+        if now.pool > was.pool
+            && (self.plan.at_close.is_none() || world.least_free >= self.plan.rx_ring)
+        {
+            return Violation::count("batches closed for the pool", now.pool, was.pool);
+        }
+        if world.model.certain().is_none() {
+            return Ok(());
+        }
+        let timeout = self.plan.timeout;
+        let open = world.model.oldest(world.now).unwrap_or(Nanos::ZERO);
+        let due = timeout > Nanos::ZERO && open >= timeout;
+        if fired && !due {
+            return Err(Violation::EarlyDeadline { open });
+        }
+        let status = &self.status;
+        let idle = drained && !world.stepped_back;
+        let idle = idle && status.backlog == 0 && !status.waiting && !before.waiting;
+        if due && !fired && idle && status.blocked == Nanos::ZERO {
+            return Err(Violation::LateDeadline { open });
+        }
+        Ok(())
+    }
+}
+
+/// What holds when the run has ended.
+pub(super) fn end(
+    plan: &Plan,
+    world: &mut World,
+    report: &ProducerReport,
+    counters: &ConsumerCounters,
+) -> Result<(), Violation> {
+    let ended = counters.delivered + counters.infer_failed + counters.sink_failed;
+    Violation::count("images that came out in the end", ended, report.images.pending)?;
+    Violation::count("packets that are held in the end", report.packets.held, 0)?;
+    let dropped = &report.images.dropped;
+    let injector = &world.injector;
+    let happened = |faults: &[Fault]| faults.iter().any(|fault| injector.count(*fault) > 0);
+    if !happened(&[Fault::InferError, Fault::InferHang, Fault::ReorderError, Fault::SinkError]) {
+        let failed = dropped.infer_failed + counters.infer_failed;
+        Violation::count("images that inference lost", failed, 0)?;
+    }
+    if plan.missing != MissingPolicy::Drop {
+        Violation::count("images dropped by policy", dropped.policy, 0)?;
+    }
+    if plan.backpressure != Backpressure::Drop {
+        Violation::count("images dropped by a full queue", dropped.queue_full, 0)?;
+        Violation::count("packets without a buffer", report.packets.no_buffer, 0)?;
+    }
+    world.model.finish();
+    let Some(certain) = world.model.certain() else { return Ok(()) };
+    certain_images(certain, world, report)
+}
+
+/// Every image is under the cause that it must be under.
+fn certain_images(
+    certain: &Certain,
+    world: &World,
+    report: &ProducerReport,
+) -> Result<(), Violation> {
+    let images = &report.images;
+    let whole = images.pending + images.dropped.total();
+    Violation::count("whole images", whole, certain.whole.len() as u64)?;
+    Violation::count("damaged images", images.damaged, certain.damaged.len() as u64)?;
+    Violation::count("missing images", images.missing, certain.missing.len() as u64)?;
+    Violation::count("unfinished images", images.unfinished, certain.unfinished)?;
+    Violation::count("batches cut", report.reassembly.partial.moved, certain.moved)?;
+    named("images named as damaged", &report.damaged, &certain.damaged)?;
+    named("images named as missing", &report.missing, &certain.missing)?;
+    let mut whole = certain.whole.iter();
+    match world.taken.iter().find(|image| !whole.any(|other| other == *image)) {
+        Some(image) => Err(Violation::Hole { image: *image }),
+        None => Ok(()),
+    }
+}
+
+/// The ranges name these images and no others.
+fn named(what: &'static str, ranges: &RangeList, images: &[u64]) -> Result<(), Violation> {
+    let mut all = ranges.as_slice().iter().flat_map(|(first, last)| *first..=*last);
+    let wrong = images.iter().find(|image| all.next() != Some(**image));
+    match wrong.copied().or(all.next()) {
+        Some(image) => Err(Violation::Named { what, image }),
+        None => Ok(()),
+    }
+}
+
+/// Whether the producer had this reason to end, at this moment.
+pub(super) fn reason(
+    plan: &Plan,
+    world: &World,
+    (reason, handed): (EndReason, u64),
+    (sender_done, stopped): (bool, bool),
+    started: Nanos,
+) -> Result<(), Violation> {
+    let waited = |since: Nanos, wait: Nanos| world.now.since(since) >= wait;
+    let holds = match reason {
+        EndReason::Complete => plan.owed().is_some_and(|owed| handed >= owed),
+        EndReason::SenderDone => sender_done && world.truth.waiting.is_empty(),
+        EndReason::Quiet => world.last_ours.is_some_and(|last| waited(last, plan.quiesce)),
+        EndReason::NothingArrived => world.last_ours.is_none() && waited(started, plan.startup),
+        EndReason::Stopped => stopped,
+        EndReason::ConsumerDead => world.infer_fatal || world.sink_fatal,
+        EndReason::ReorderFailed(_) => world.reorder_fatal,
+        _ => false,
+    };
+    if holds { Ok(()) } else { Err(Violation::End { reason: Some(reason) }) }
 }

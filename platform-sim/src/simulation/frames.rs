@@ -1,10 +1,10 @@
-//! The images that a simulated sender sends, and what must come out for each.
+//! The images that a simulated sender sends.
 
 use tensorwire_core::geometry::Geometry;
 use tensorwire_core::header::{self, HeaderSpec};
 use tensorwire_core::pipeline::transmitter::FrameSource;
-use tensorwire_kernels::{Conversion, Isa, Kernel};
 
+use super::reading::PORT;
 use crate::prng::Prng;
 
 /// The addresses and ports of the simulated stream.
@@ -14,31 +14,27 @@ pub(super) const HEADER: HeaderSpec = HeaderSpec {
     ip_src: [10, 0, 0, 1],
     ip_dst: [10, 0, 0, 2],
     udp_src: 4096,
-    udp_dst: 4096,
+    udp_dst: PORT,
 };
 
-/// Frames of one pass, made from a seed, and the CRC of each image as it must arrive.
+/// Frames of one pass, made from a seed.
 #[derive(Debug)]
 pub(super) struct Frames {
     frame_bytes: usize,
+    payload_offset: usize,
     bytes: Vec<u8>,
-    crcs: Vec<u32>,
 }
 
 impl Frames {
     /// `images` images of random pixels.
-    pub(super) fn new(
-        geometry: &Geometry,
-        images: u64,
-        conversion: Conversion,
-        prng: &mut Prng,
-    ) -> Self {
+    pub(super) fn new(geometry: &Geometry, images: u64, prng: &mut Prng) -> Self {
         let frame_bytes = geometry.frame_bytes();
+        let payload_offset = geometry.payload_offset();
         let packets = usize::try_from(images).unwrap_or(0) * geometry.packets_per_image() as usize;
         let mut bytes = vec![0; packets * frame_bytes];
         let field = geometry.seq_field();
         for (number, frame) in (0_u64..).zip(bytes.chunks_exact_mut(frame_bytes)) {
-            for word in frame[geometry.payload_offset()..].chunks_mut(8) {
+            for word in frame[payload_offset..].chunks_mut(8) {
                 word.copy_from_slice(&prng.next_u64().to_le_bytes()[..word.len()]);
             }
             let built = header::build(&HEADER, frame);
@@ -47,43 +43,29 @@ impl Frames {
             let written = header::set_sequence(frame, field, wire);
             debug_assert!(written, "the sequence field of a geometry lies in its frames");
         }
-        let mut frames = Self { frame_bytes, bytes, crcs: Vec::new() };
-        frames.crcs = frames.expect(geometry, conversion);
-        frames
+        Self { frame_bytes, payload_offset, bytes }
     }
 
-    /// The CRC of each image after its conversion, by the kernel without special instructions.
-    fn expect(&self, geometry: &Geometry, conversion: Conversion) -> Vec<u32> {
-        let kernel =
-            Kernel::with_isa(conversion, Isa::Portable).unwrap_or_else(|| Kernel::new(conversion));
-        let image_frames = geometry.packets_per_image() as usize * self.frame_bytes;
-        let mut image = vec![0; geometry.image_bytes()];
-        let images = self.bytes.chunks_exact(image_frames);
-        let crc = |frames: &[u8]| {
-            let slots = image.chunks_exact_mut(geometry.slot_stride());
-            for (frame, slot) in frames.chunks_exact(self.frame_bytes).zip(slots) {
-                kernel.convert(&frame[geometry.payload_offset()..], slot);
-            }
-            crc32fast::hash(&image)
-        };
-        images.map(crc).collect()
+    /// Frames of one pass.
+    pub(super) const fn count(&self) -> u64 {
+        (self.bytes.len() / self.frame_bytes) as u64
     }
 
-    /// The CRC that image `index` of the stream must have.
-    pub(super) fn crc(&self, index: u64) -> u32 {
-        let in_pass = index % self.crcs.len().max(1) as u64;
-        usize::try_from(in_pass).ok().and_then(|i| self.crcs.get(i)).copied().unwrap_or(0)
+    /// Frame `number` of the stream; its sequence number is that of the first pass.
+    fn frame(&self, number: u64) -> Option<&[u8]> {
+        let index = usize::try_from(number % self.count().max(1)).ok()?;
+        self.bytes.get(index * self.frame_bytes..)?.get(..self.frame_bytes)
     }
 
-    /// The images whose CRC is `crc`, by their number in the pass.
-    pub(super) fn find(&self, crc: u32) -> Option<u64> {
-        self.crcs.iter().position(|known| *known == crc).map(|at| at as u64)
+    /// The payload of frame `number` of the stream.
+    pub(super) fn payload(&self, number: u64) -> Option<&[u8]> {
+        self.frame(number)?.get(self.payload_offset..)
     }
 }
 
 impl FrameSource for &Frames {
     fn frames(&self) -> u64 {
-        (self.bytes.len() / self.frame_bytes) as u64
+        self.count()
     }
 
     fn len(&self, _index: u64) -> usize {
@@ -91,11 +73,7 @@ impl FrameSource for &Frames {
     }
 
     fn write(&self, index: u64, out: &mut [u8]) {
-        let frame = usize::try_from(index).ok().and_then(|i| {
-            let start = i.checked_mul(self.frame_bytes)?;
-            self.bytes.get(start..start + self.frame_bytes)
-        });
-        if let Some(frame) = frame {
+        if let Some(frame) = self.frame(index) {
             out.copy_from_slice(frame);
         }
     }

@@ -1,0 +1,171 @@
+//! What the parts of a simulated run share: the time, the faults, the truth, and the first thing
+//! that turned out to be wrong.
+
+use std::collections::VecDeque;
+
+use tensorwire_core::burst::PacketDesc;
+use tensorwire_core::port::RxQueue;
+use tensorwire_core::time::Nanos;
+
+use super::faults::Injector;
+use super::hazard::{Hazards, Stretch};
+use super::model::Model;
+use super::truth::{Content, Truth};
+use super::violation::Violation;
+use crate::nic::SwRx;
+
+/// A row of a submission: what is in its slots, and the hash of the image.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Row {
+    pub(super) slots: Vec<Content>,
+    pub(super) crc: u32,
+}
+
+/// The last poll of the receiver.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Poll {
+    pub(super) asked: usize,
+    pub(super) came: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    /// The time, as the machines see it.
+    pub(super) now: Nanos,
+    pub(super) step: u64,
+    /// Faults have stopped.
+    pub(super) quiet: bool,
+    /// The receiver is ready.
+    pub(super) ready: bool,
+    pub(super) injector: Injector,
+    pub(super) truth: Truth,
+    pub(super) model: Model,
+    pub(super) hazards: Hazards,
+    /// The poll of this step, if there was one.
+    pub(super) poll: Option<Poll>,
+    /// When a packet of the stream was handed over last.
+    pub(super) last_ours: Option<Nanos>,
+    /// The clock has stepped back at least once: how old something is is no more certain.
+    pub(super) stepped_back: bool,
+    /// Packets that the reorder stage keeps.
+    pub(super) kept: usize,
+    /// The fewest free packet buffers that the receiver saw in this step.
+    pub(super) least_free: usize,
+    /// The submission whose result is being reported.
+    pub(super) reported: Option<Vec<Row>>,
+    /// How far indices are from the true ones, on the stretch where that was seen last.
+    pub(super) distance: Option<(Stretch, u32, i128)>,
+    /// Every image that the sink took, in order.
+    pub(super) taken: Vec<u64>,
+    /// Whole images of deliveries that the sink refused.
+    pub(super) refused: u64,
+    /// Images are lost for good reason: stages that failed, and for good.
+    pub(super) infer_fatal: bool,
+    pub(super) sink_fatal: bool,
+    pub(super) reorder_fatal: bool,
+    /// The first thing that was wrong.
+    pub(super) broken: Option<Violation>,
+}
+
+impl World {
+    pub(super) const fn new(
+        injector: Injector,
+        truth: Truth,
+        model: Model,
+        hazards: Hazards,
+    ) -> Self {
+        Self {
+            now: Nanos::ZERO,
+            step: 0,
+            quiet: false,
+            ready: false,
+            injector,
+            truth,
+            model,
+            hazards,
+            poll: None,
+            last_ours: None,
+            stepped_back: false,
+            kept: 0,
+            least_free: usize::MAX,
+            reported: None,
+            distance: None,
+            taken: Vec::new(),
+            refused: 0,
+            infer_fatal: false,
+            sink_fatal: false,
+            reorder_fatal: false,
+            broken: None,
+        }
+    }
+
+    /// Something is wrong. Only the first counts: what follows may be its consequence.
+    pub(super) fn fail(&mut self, violation: Violation) {
+        self.broken.get_or_insert(violation);
+    }
+
+    /// It is `now`. Where the clock steps back, a packet counts from the earliest time at which it
+    /// can have been processed.
+    pub(super) fn set_time(&mut self, now: Nanos) {
+        if now < self.now {
+            self.stepped_back = true;
+            self.last_ours = self.last_ours.map(|last| last.min(now));
+            self.model.step_back(now);
+        }
+        self.now = now;
+    }
+
+    /// The receiver was handed `came` frames of the `asked` it asked for.
+    pub(super) fn hand(&mut self, asked: usize, came: usize) {
+        self.poll = Some(Poll { asked, came });
+        for _ in 0..came {
+            let Some(arrival) = self.truth.hand(self.ready) else { continue };
+            self.last_ours = Some(self.now);
+            self.model.take(&arrival, self.now);
+            self.hazards.take(&arrival);
+        }
+    }
+}
+
+/// The receive side of the NIC, and the packets that are held up on their way back to it.
+#[derive(Debug)]
+pub(super) struct RxSide<'n> {
+    pub(super) rx: SwRx<'n>,
+    limbo: VecDeque<PacketDesc>,
+    /// The step at which they arrive.
+    until: u64,
+}
+
+impl<'n> RxSide<'n> {
+    pub(super) const fn new(rx: SwRx<'n>) -> Self {
+        Self { rx, limbo: VecDeque::new(), until: 0 }
+    }
+
+    /// Packets that are held up.
+    pub(super) fn held_up(&self) -> usize {
+        self.limbo.len()
+    }
+
+    /// Gives the packets back that were held up long enough.
+    pub(super) fn arrive(&mut self, step: u64) {
+        if self.limbo.is_empty() || step < self.until {
+            return;
+        }
+        self.rx.release(self.limbo.make_contiguous());
+        self.limbo.clear();
+    }
+
+    pub(super) fn release(&mut self, packets: &mut [PacketDesc], until: Option<u64>) {
+        self.until = until.unwrap_or(self.until).max(self.until);
+        if until.is_none() && self.limbo.is_empty() {
+            self.rx.release(packets);
+        } else {
+            let packets = packets.iter_mut().filter(|packet| !packet.is_none());
+            self.limbo.extend(packets.map(PacketDesc::take));
+        }
+    }
+
+    pub(super) fn free(&self) -> usize {
+        self.rx.free_buffers()
+    }
+}
