@@ -67,7 +67,7 @@ must_not_link() { # target, program, what the failure must say
 
 # Every public function is in all_api. In a path the type may carry arguments: `Ring::<u64, 8>::new`.
 missing=0
-functions=$(find ../src -name '*.rs' ! -path '*tests*' -print0 | xargs -0 awk -f public-api.awk | sort -u)
+functions=$(find ../src -name '*.rs' ! -path '*tests*' ! -name planted.rs -print0 | xargs -0 awk -f public-api.awk | sort -u)
 for function in $functions; do
     owner=${function%%::*} name=${function##*::}
     [ "$owner" = "*" ] && owner='[a-z_]+'

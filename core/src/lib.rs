@@ -26,6 +26,17 @@
 //! `docs/ARCHITECTURE.md`.
 #![cfg_attr(not(any(test, loom)), no_std)]
 
+/// Whether a planted bug is on; without the feature `planted` the constant `false`.
+macro_rules! planted {
+    ($bug:ident) => {{
+        #[cfg(feature = "planted")]
+        let planted = crate::planted::is(crate::planted::Bug::$bug);
+        #[cfg(not(feature = "planted"))]
+        let planted = false;
+        planted
+    }};
+}
+
 pub mod bits;
 pub mod burst;
 pub mod counters;
@@ -34,6 +45,8 @@ pub mod geometry;
 pub mod header;
 pub mod ledger;
 pub mod pipeline;
+#[cfg(feature = "planted")]
+pub mod planted;
 pub mod port;
 pub mod reassembly;
 pub mod ring;

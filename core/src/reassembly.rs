@@ -267,7 +267,8 @@ impl<P> Reassembly<P> {
     pub fn place(&mut self, wire: u32, now: Nanos) -> Option<Place> {
         // Ahead and behind are one case, since in a shuffled stream nothing foretells which it is.
         let position = self.position.as_mut()?;
-        let extended = position.within_step(wire)?;
+        let near = position.within_step(wire)?;
+        let extended = if planted!(NoUnwrap) { u64::from(wire) } else { near };
         let batch = extended >> self.batch_shift;
         // A position before the first of all has wrapped around, and its batch is no open one.
         if self.due || self.held_len != 0 || batch.wrapping_sub(self.base) >= self.open {
@@ -527,6 +528,8 @@ impl<P> Reassembly<P> {
     /// first (it is pending then).
     #[inline]
     fn settle(&mut self, extended: u64, packet: P) -> Option<Action<P>> {
+        let late = planted!(LateIntoNext) && extended >> self.batch_shift < self.base;
+        let extended = if late { self.in_base(extended) } else { extended };
         let batch = extended >> self.batch_shift;
         if batch < self.base {
             self.accept_position(extended);
@@ -550,14 +553,30 @@ impl<P> Reassembly<P> {
             None => false,
         };
         self.accept_position(extended);
-        if !covered {
+        if !covered && !planted!(DuplicateOverwrites) {
             self.counters.duplicate += 1;
+            if planted!(CloseByCount) {
+                self.count_twice(index);
+            }
             return Some(Action::Drop { packet, cause: DropCause::Duplicate });
         }
         self.counters.placed += 1;
         #[expect(clippy::cast_possible_truncation, reason = "below MAX_WINDOWS = 4")]
         let window = index as u8;
         Some(Action::Place { window, slot, packet })
+    }
+
+    /// A planted bug: the position of the same slot in the oldest open batch.
+    const fn in_base(&self, at: u64) -> u64 {
+        self.base << self.batch_shift | slot_of(at, self.packets_per_batch) as u64
+    }
+
+    /// A planted bug: the window counts a packet that it has already.
+    fn count_twice(&mut self, index: usize) {
+        if let Some(window) = self.windows.get_mut(index) {
+            window.count_up();
+            self.due |= window.count() == self.packets_per_batch;
+        }
     }
 
     #[inline]
@@ -648,9 +667,11 @@ impl<P> Reassembly<P> {
             return;
         }
         self.now = now;
+        let timeout = if planted!(DeadlineHalf) { Nanos(self.timeout.0 / 2) } else { self.timeout };
+        let from_last = planted!(DeadlineFromLast);
+        let since = |w: &Window| if from_last { w.last_packet() } else { w.first_packet() };
         let expired = (self.base..self.base.saturating_add(self.open)).rev().find(|&batch| {
-            self.window(batch)
-                .is_some_and(|w| w.count() > 0 && now.since(w.first_packet()) >= self.timeout)
+            self.window(batch).is_some_and(|w| w.count() > 0 && now.since(since(w)) >= timeout)
         });
         if let Some(batch) = expired {
             let cause = CloseCause::Deadline;
@@ -680,7 +701,7 @@ impl<P> Reassembly<P> {
             return;
         }
         self.now = now;
-        let batch = self.after_reached();
+        let batch = self.after_reached() - u64::from(planted!(LastStaysOpen));
         self.refute_then(After::CloseUpTo { batch, cause: CloseCause::Shutdown }, true);
     }
 

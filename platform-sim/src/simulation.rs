@@ -9,7 +9,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `plan`, `draw` | what a run consists of, and how a seed decides it |
-//! | `faults` | which faults happen when: a plan as data, and its file |
+//! | `faults`, `schedule` | which faults happen when: a plan as data, and its file |
 //! | `driver`, `parts` | the scheduler, the clock, the end; the machines and what is around them |
 //! | `frames`, `cable` | what is sent, and what happens to it on the wire |
 //! | `stages` | queue, reorder, inference and sink, with their faults |
@@ -39,6 +39,7 @@ mod outcome;
 mod parts;
 mod plan;
 mod reading;
+mod schedule;
 mod shrink;
 mod stages;
 mod truth;
@@ -48,6 +49,7 @@ mod world;
 pub use driver::run;
 pub use outcome::{Coverage, Ending, Failure, Outcome};
 pub use plan::{MINI, Plan, Weights};
+pub use schedule::Schedule;
 pub use shrink::{Shrunk, shrink};
 pub use violation::Violation;
 

@@ -88,6 +88,7 @@ pub(super) fn fit(bytes: &[u8], frame_len: usize, verify: Verify) -> bool {
     match verify {
         Verify::None => true,
         Verify::Ip => sum(ipv4) == u16::MAX,
+        Verify::Udp if planted!(UdpUnchecked) => sum(ipv4) == u16::MAX,
         Verify::Udp => sum(ipv4) == u16::MAX && udp_fits(ipv4, udp, bytes.len() < frame_len),
     }
 }

@@ -176,6 +176,12 @@ impl<'a, I: Infer, S: Sink> Consumer<'a, I, S> {
             return Next::Again;
         }
         if producer_done {
+            if planted!(DrainOneShort)
+                && self.pending.len() == 1
+                && let Some(burst) = self.pending.pop_front().and_then(|pending| pending.burst)
+            {
+                self.free(burst.reported());
+            }
             if self.report(Report::Drain) {
                 return Next::Again;
             }
@@ -231,7 +237,9 @@ impl<'a, I: Infer, S: Sink> Consumer<'a, I, S> {
                     self.fail(ConsumerFailure::Infer(error));
                     self.free(current.burst.refused());
                 } else if last {
-                    self.free(current.burst.refused());
+                    if !planted!(LostReturn) {
+                        self.free(current.burst.refused());
+                    }
                 } else {
                     self.current = Some(current);
                 }
@@ -243,9 +251,11 @@ impl<'a, I: Infer, S: Sink> Consumer<'a, I, S> {
     fn report(&mut self, how: Report) -> bool {
         let Some(oldest) = self.pending.front() else { return false };
         let (sink, due) = (&mut self.sink, oldest);
+        let newest = self.pending.back().unwrap_or(oldest);
+        let shown = if planted!(ResultOfNext) { newest } else { oldest };
         let take = |ticket: Ticket, outputs: Outputs<'_>| {
             let in_turn = ticket == due.ticket;
-            (ticket, if in_turn { sink.deliver(&due.delivery, outputs) } else { Ok(()) })
+            (ticket, if in_turn { sink.deliver(&shown.delivery, outputs) } else { Ok(()) })
         };
         let result = match how {
             Report::Previous => self.infer.take_previous(take),
@@ -354,7 +364,7 @@ impl JobInfo {
             batch: self.batch,
             first_image: self.first_image + u64::from(first),
             images,
-            whole: self.whole.window(first, images),
+            whole: self.whole.window(if planted!(MaskOfFirst) { 0 } else { first }, images),
             last_packet: self.last_packet,
             last_of_batch,
             anchor: self.anchor,

@@ -269,7 +269,8 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
 
     /// Whether waiting for the consumer makes sense.
     fn may_wait(&self) -> bool {
-        self.config.backpressure == Backpressure::Block && !self.end.signals.consumer_dead.get()
+        let dead = self.end.signals.consumer_dead.get() && !planted!(DeadUnseen);
+        self.config.backpressure == Backpressure::Block && !dead
     }
 
     fn take_returns(&mut self) -> bool {
@@ -323,7 +324,9 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
         let came = self.rx.rx_burst(&mut self.spent);
         self.spent_len = came;
         self.packets.offered += came as u64;
-        self.packets.early += came as u64;
+        if !planted!(EarlyUncounted) {
+            self.packets.early += came as u64;
+        }
         came > 0
     }
 
@@ -334,7 +337,9 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
         let (asked, came) = self.poll();
         busy |= came > 0;
         busy |= self.process(now);
-        let drained = came < asked && self.backlog.is_empty() && self.stalled.is_none();
+        let unpolled = planted!(DeadlineUnpolled);
+        let drained =
+            (came < asked || unpolled) && self.backlog.is_empty() && self.stalled.is_none();
         if drained {
             self.reassembly.tick(self.unblocked(now));
             busy |= self.run_actions(None, now);
@@ -479,7 +484,9 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
                 packet,
                 cause: DropCause::Duplicate | DropCause::Late | DropCause::Wild,
             } => {
-                self.retire(packet);
+                if !planted!(LostPacket) {
+                    self.retire(packet);
+                }
                 Ok(())
             }
             Action::Close { window } => self.close(window).map_err(|()| Action::Close { window }),
@@ -558,7 +565,7 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
                 dropped.infer_failed += whole;
             } else if given_up {
                 dropped.policy += whole;
-            } else {
+            } else if !planted!(UncountedDrop) {
                 dropped.queue_full += whole;
             }
             return Ok(());
@@ -604,7 +611,11 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
         Job {
             burst: buffer.seal(),
             batch: closed.batch,
-            first_image: closed.batch * images,
+            first_image: if planted!(LabelsByArrival) {
+                self.pushed * images
+            } else {
+                closed.batch * images
+            },
             whole: closed.whole,
             event,
             last_packet: self.newest.get(usize::from(window)).copied().unwrap_or_default(),
@@ -649,6 +660,9 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
     /// about to run out of buffers. Without this a stream with holes and no timeout would stop.
     fn relieve(&mut self, now: Nanos) {
         let kept: usize = self.kept.iter().sum();
+        if planted!(NoRelief) {
+            return;
+        }
         if kept > 0 && self.in_reorder == 0 && self.rx.free_buffers() < self.config.rx_ring {
             self.reassembly.relieve(self.unblocked(now));
             self.run_actions(None, now);
@@ -683,6 +697,11 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
     /// The run is over: processes what was polled, then ends the stream.
     fn drain(&mut self, now: Nanos) -> bool {
         let mut busy = self.resume(now);
+        while planted!(StopForgets)
+            && let Some(packet) = self.backlog.pop()
+        {
+            self.retire(packet);
+        }
         busy |= self.process(now);
         if self.backlog.is_empty() && self.stalled.is_none() {
             self.reassembly.finish(self.unblocked(now));

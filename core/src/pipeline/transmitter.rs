@@ -267,6 +267,9 @@ fn adapt(frame: &mut [u8], config: &TransmitterConfig, pass: u64) -> bool {
     if next == wire {
         return true;
     }
+    if planted!(Unmended) {
+        return field.write(frame, next);
+    }
     header::set_sequence(frame, field, next)
 }
 

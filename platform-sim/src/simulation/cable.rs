@@ -112,6 +112,11 @@ impl<'n> Cable<'n> {
         (self.flying.len() + self.delayed.len(), due)
     }
 
+    /// Whether the sender finds no room because of a fault.
+    pub(super) fn stalls(&self) -> bool {
+        self.stalled > 0 && !self.world.borrow().quiet
+    }
+
     /// Frames that the NIC took and has not shown the receiver yet.
     pub(super) fn staged(&self) -> usize {
         self.tx.staged()
@@ -210,7 +215,7 @@ impl<'n> Cable<'n> {
         let behind = self.draw(Fault::Reorder).map_or(0, |arg| 1 + arg % self.reach.reorder.max(1));
         let later = self
             .draw(Fault::Delay)
-            .map(|arg| self.world.borrow().now.plus(Nanos(1 + arg % self.reach.delay.0.max(1))));
+            .map(|arg| self.world.borrow().passed.plus(Nanos(1 + arg % self.reach.delay.0.max(1))));
         self.enter(bytes, genuine, behind, later);
     }
 
@@ -233,7 +238,7 @@ impl<'n> Cable<'n> {
 
     /// Hands the frames whose turn it is to the NIC, as far as it takes them.
     fn pump(&mut self) {
-        let now = self.world.borrow().now;
+        let now = self.world.borrow().passed;
         while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
             let ((_, order), flying) = entry.remove_entry();
             self.flying.insert((order.min(self.entered), order), flying);
@@ -294,11 +299,14 @@ impl TxQueue for Plug<'_, '_> {
     fn room(&mut self) -> usize {
         let cable = &mut *self.0.borrow_mut();
         if let Some(arg) = cable.draw(Fault::TxStall) {
-            cable.stalled = 1 + arg % 60;
+            cable.stalled = 2 + arg % 60;
         }
-        if cable.stalled > 0 && !cable.world.borrow().quiet {
+        if cable.stalls() {
             cable.stalled -= 1;
-            return 0;
+            // The last one ends it, so that whoever was told 0 is asked again before time jumps.
+            if cable.stalled > 0 {
+                return 0;
+            }
         }
         cable.pump();
         cable.tx.room().min(ROOM.saturating_sub(cable.under_way().0))

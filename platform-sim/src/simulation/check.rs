@@ -243,12 +243,21 @@ pub(super) fn end(
     counters: &ConsumerCounters,
 ) -> Result<(), Violation> {
     let ended = counters.delivered + counters.infer_failed + counters.sink_failed;
-    Violation::count("images that came out in the end", ended, report.images.pending)?;
+    if !world.consumer_died {
+        Violation::count("images that came out in the end", ended, report.images.pending)?;
+    }
     Violation::count("packets that are held in the end", report.packets.held, 0)?;
     let dropped = &report.images.dropped;
     let injector = &world.injector;
     let happened = |faults: &[Fault]| faults.iter().any(|fault| injector.count(*fault) > 0);
-    if !happened(&[Fault::InferError, Fault::InferHang, Fault::ReorderError, Fault::SinkError]) {
+    let fatal = [
+        Fault::InferError,
+        Fault::InferHang,
+        Fault::ReorderError,
+        Fault::SinkError,
+        Fault::ConsumerDeath,
+    ];
+    if !happened(&fatal) {
         let failed = dropped.infer_failed + counters.infer_failed;
         Violation::count("images that inference lost", failed, 0)?;
     }
@@ -259,9 +268,24 @@ pub(super) fn end(
         Violation::count("images dropped by a full queue", dropped.queue_full, 0)?;
         Violation::count("packets without a buffer", report.packets.no_buffer, 0)?;
     }
+    all_images(world, report)?;
     world.model.finish();
     let Some(certain) = world.model.certain() else { return Ok(()) };
     certain_images(certain, world, report)
+}
+
+/// From the first packet to the last, every image is under one cause. Not where a batch closed
+/// before the stream had passed it, or where the stream took another position.
+fn all_images(world: &World, report: &ProducerReport) -> Result<(), Violation> {
+    let (shape, reassembly) = (&world.truth.shape, &report.reassembly);
+    let partial = &reassembly.partial;
+    let cut = partial.deadline + partial.pool + reassembly.discontinuities;
+    let Some(join) = report.join.filter(|_| cut + reassembly.slots.before_join == 0) else {
+        return Ok(());
+    };
+    let first = u64::from(join) / shape.packets_per_batch() * shape.images_per_batch;
+    let end = report.next.div_ceil(shape.packets_per_image);
+    Violation::count("images under a cause", report.images.expected(), end - first)
 }
 
 /// Every image is under the cause that it must be under.
@@ -308,10 +332,14 @@ pub(super) fn reason(
     let holds = match reason {
         EndReason::Complete => plan.owed().is_some_and(|owed| handed >= owed),
         EndReason::SenderDone => sender_done && world.truth.waiting.is_empty(),
-        EndReason::Quiet => world.last_ours.is_some_and(|last| waited(last, plan.quiesce)),
+        EndReason::Quiet => {
+            // A sender that is there is never quiet for so long, unless the clock says so.
+            let quiet = sender_done || world.stepped;
+            quiet && world.last_ours.is_some_and(|last| waited(last, plan.quiesce))
+        }
         EndReason::NothingArrived => world.last_ours.is_none() && waited(started, plan.startup),
         EndReason::Stopped => stopped,
-        EndReason::ConsumerDead => world.infer_fatal || world.sink_fatal,
+        EndReason::ConsumerDead => world.infer_fatal || world.sink_fatal || world.consumer_died,
         EndReason::ReorderFailed(_) => world.reorder_fatal,
         _ => false,
     };

@@ -118,6 +118,11 @@ enum Machine {
 
 const MACHINES: [Machine; 3] = [Machine::Sender, Machine::Producer, Machine::Consumer];
 
+/// What a machine says that may find something new to do.
+fn again(said: Next) -> Next {
+    if said == Next::Done { said } else { Next::Again }
+}
+
 /// A run under way.
 struct Simulation<'p, 'c, 'n> {
     plan: &'p Plan,
@@ -162,15 +167,16 @@ impl Simulation<'_, '_, '_> {
             self.note(machine, next);
             self.check(machine)?;
             if next == Next::Again {
-                last = last.map(|said| if said == Next::Done { said } else { Next::Again });
+                last = last.map(again);
             }
             last[machine as usize] = next;
             let [_, producer, consumer] = last;
-            if producer == Next::Done && consumer == Next::Done {
+            let died = self.world.borrow().consumer_died;
+            if producer == Next::Done && (consumer == Next::Done || died) {
                 return self.check_end();
             }
             self.clock.advance(Nanos(self.prng.below(self.plan.tick.0)));
-            self.jump(last);
+            self.jump(&mut last);
         }
     }
 
@@ -196,8 +202,10 @@ impl Simulation<'_, '_, '_> {
             let span = if arg >> 32 & 1 == 0 { span } else { -span };
             // An hour back is as far as the clock can go.
             self.skew = (self.skew + span).max(-3_000_000_000_000);
+            world.stepped = true;
         }
-        let now = EPOCH.plus(self.clock.now());
+        world.passed = self.clock.now();
+        let now = EPOCH.plus(world.passed);
         world.set_time(Nanos(now.0.saturating_add_signed(self.skew)));
         self.side.borrow_mut().arrive(if quiet { u64::MAX } else { self.steps });
         if !world.ready && (quiet || self.steps >= self.ready_at) {
@@ -215,6 +223,10 @@ impl Simulation<'_, '_, '_> {
         pause(Fault::SlowConsumer, Machine::Consumer, 150);
         // Long enough for the sender to fill the ring, if it has as much to send.
         pause(Fault::RingFull, Machine::Producer, 4 * self.plan.rx_ring as u64);
+        if world.injector.draw(Fault::ConsumerDeath).is_some() {
+            world.consumer_died = true;
+            self.signals.consumer_dead.set();
+        }
         let restart = world.injector.draw(Fault::SenderRestart).is_some();
         let stop = world.injector.draw(Fault::Signal).is_some();
         drop(world);
@@ -267,28 +279,37 @@ impl Simulation<'_, '_, '_> {
                 drop(world);
                 self.receiver.step(now)
             }
+            // What it says last is what a dead thread says: nothing that others could wait for.
+            Machine::Consumer if self.world.borrow().consumer_died => Next::Wait(None),
             Machine::Consumer => self.inference.step(),
         }
     }
 
     /// When nobody has anything to do, the time of the first who will. Not while something is under
-    /// way that will be there soon and that no machine knows of yet.
-    fn jump(&mut self, last: [Next; 3]) {
-        let side = self.side.borrow();
-        let held_up = side.rx.waiting() + side.held_up() + self.receiver.reorder().inner.retained();
-        if held_up > 0 || self.paused.iter().any(|until| self.steps < *until) {
+    /// way that will be there soon and that no machine knows of yet; once it is there, each of them
+    /// is asked again.
+    fn jump(&mut self, last: &mut [Next; 3]) {
+        let (side, cable) = (self.side.borrow(), self.cable.borrow());
+        let retained = self.receiver.reorder().inner.retained();
+        let held_up = side.rx.waiting() + side.held_up() + retained > 0 || cable.stalls();
+        if held_up || self.paused.iter().any(|until| self.steps < *until) {
+            *last = last.map(again);
             return;
         }
-        let (_, mut wake_up) = self.cable.borrow().under_way();
+        let world = self.world.borrow();
+        let mut shortest = cable.under_way().1.map(|due| due.since(self.clock.now()));
         for next in last {
-            match next {
+            match *next {
                 Next::Again => return,
-                Next::Wait(Some(at)) => wake_up = Some(wake_up.map_or(at, |w: Nanos| w.min(at))),
+                Next::Wait(Some(at)) => {
+                    let wait = at.since(world.now);
+                    shortest = Some(shortest.map_or(wait, |shortest: Nanos| shortest.min(wait)));
+                }
                 _ => {}
             }
         }
-        if let Some(at) = wake_up {
-            self.clock.advance(at.since(self.world.borrow().now));
+        if let Some(span) = shortest {
+            self.clock.advance(span);
         }
     }
 
@@ -347,11 +368,15 @@ impl Simulation<'_, '_, '_> {
     /// What holds when the run has ended.
     fn check_end(&mut self) -> Result<(), Violation> {
         self.side.borrow_mut().arrive(u64::MAX);
+        let died = self.world.borrow().consumer_died;
         let all_free = self.receiver.all_buffers_free();
         let (free, _) = self.receiver.buffers();
         let all = self.plan.buffers as u64;
-        Violation::count("free batch buffers in the end", free as u64, all)?;
-        Violation::count("pools of free batch buffers", all_free.into(), 1)?;
+        // What a consumer had that died is lost with it; every step has counted it.
+        if !died {
+            Violation::count("free batch buffers in the end", free as u64, all)?;
+            Violation::count("pools of free batch buffers", all_free.into(), 1)?;
+        }
         let side = self.side.borrow();
         let on_nic = side.rx.waiting() + self.cable.borrow().staged();
         let waiting = self.world.borrow().truth.waiting.len() as u64;
@@ -372,6 +397,9 @@ impl Simulation<'_, '_, '_> {
         let (counters, report) = (self.inference.counters(), self.receiver.report());
         let lost = counters.infer_failed + report.images.dropped.infer_failed;
         let broken = matches!(report.end, Some(EndReason::ReorderFailed(_)));
+        if world.consumer_died {
+            return Ending::Internal;
+        }
         match self.inference.failure() {
             Some(ConsumerFailure::Sink(_)) => Ending::File,
             Some(_) => Ending::Device,

@@ -6,17 +6,7 @@
 //! happened is written down as [`Event`]s, and a plan of events alone repeats it: that is what
 //! [`shrink`](super::shrink) works on.
 //!
-//! A plan is a JSON file:
-//!
-//! ```json
-//! {
-//!   "rates": {
-//!     "drop": { "one_in": 50, "burst": 3 },
-//!     "clock_step": { "one_in": 400, "from": 100, "until": 900, "limit": 2 }
-//!   },
-//!   "events": [ { "fault": "duplicate", "at": 17, "arg": 2 } ]
-//! }
-//! ```
+//! A plan is part of a file, see [`Schedule`](super::Schedule). In it:
 //!
 //! `one_in`: once in so many opportunities, at random. `from` (0) and `until` (never): the steps
 //! of the run between which it may happen. `burst` (1): so many opportunities in a row. `limit`
@@ -101,6 +91,8 @@ faults! {
     EngineSlow = "engine_slow" per "run",
     /// The sink cannot write: once, or the disk is full for good.
     SinkError = "sink_error" per "delivery",
+    /// The consumer's thread dies: it is never stepped again, and the shell says so.
+    ConsumerDeath = "consumer_death" per "step of the run",
     /// The stop signal.
     Signal = "signal" per "step of the run",
     /// The clock steps, ahead or back.
@@ -255,6 +247,7 @@ const DEVICES: &[(Fault, u64)] = &[
     (Fault::InferWrongShape, 20),
     (Fault::ReorderError, 60),
     (Fault::SinkError, 20),
+    (Fault::ConsumerDeath, 4_000),
 ];
 
 impl fmt::Display for FaultPlan {

@@ -55,6 +55,8 @@ pub enum Ending {
     Device,
     /// The sink failed.
     File,
+    /// A part of the program died.
+    Internal,
 }
 
 /// What came of a run.
@@ -99,7 +101,7 @@ pub struct Coverage {
     /// Runs whose outcome was certain in every detail.
     pub certain: u64,
     /// Runs by how they had to end, in the order of [`Ending`].
-    pub endings: [u64; 4],
+    pub endings: [u64; 5],
     /// Faults by kind, in the order of [`Fault::ALL`].
     pub faults: [u64; Fault::ALL.len()],
 }
@@ -143,12 +145,13 @@ impl Coverage {
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { runs, steps, frames, delivered, certain, endings, .. } = self;
-        let [complete, owed, device, file] = endings;
+        let [complete, owed, device, file, internal] = endings;
         writeln!(f, "runs {runs}, of which certain in every detail {certain}")?;
         writeln!(f, "steps {steps}, frames sent {frames}, images delivered {delivered}")?;
-        writeln!(f, "ended: complete {complete}, owed {owed}, device {device}, file {file}")?;
+        write!(f, "ended: complete {complete}, owed {owed}, device {device}, file {file}, ")?;
+        writeln!(f, "internal {internal}")?;
         write!(f, "faults {}:", self.injected())?;
-        for (fault, count) in Fault::ALL.iter().zip(self.faults) {
+        for (fault, count) in Fault::ALL.iter().zip(self.faults).filter(|(_, count)| *count > 0) {
             write!(f, " {fault} {count}")?;
         }
         Ok(())

@@ -32,6 +32,8 @@ pub(super) struct Poll {
 pub(super) struct World {
     /// The time, as the machines see it.
     pub(super) now: Nanos,
+    /// The time that has really passed: no step of the clock is in it.
+    pub(super) passed: Nanos,
     pub(super) step: u64,
     /// Faults have stopped.
     pub(super) quiet: bool,
@@ -63,6 +65,10 @@ pub(super) struct World {
     pub(super) infer_fatal: bool,
     pub(super) sink_fatal: bool,
     pub(super) reorder_fatal: bool,
+    /// The consumer's thread has died.
+    pub(super) consumer_died: bool,
+    /// The clock has stepped since a packet of the stream was handed over.
+    pub(super) stepped: bool,
     /// The first thing that was wrong.
     pub(super) broken: Option<Violation>,
 }
@@ -76,6 +82,7 @@ impl World {
     ) -> Self {
         Self {
             now: Nanos::ZERO,
+            passed: Nanos::ZERO,
             step: 0,
             quiet: false,
             ready: false,
@@ -95,6 +102,8 @@ impl World {
             infer_fatal: false,
             sink_fatal: false,
             reorder_fatal: false,
+            consumer_died: false,
+            stepped: false,
             broken: None,
         }
     }
@@ -121,6 +130,7 @@ impl World {
         for _ in 0..came {
             let Some(arrival) = self.truth.hand(self.ready) else { continue };
             self.last_ours = Some(self.now);
+            self.stepped = false;
             self.model.take(&arrival, self.now);
             self.hazards.take(&arrival);
         }
