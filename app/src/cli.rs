@@ -1,6 +1,7 @@
 //! The command line: what is asked for, in types. Everything that can be refused without looking at
 //! a file is refused here.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,6 +36,49 @@ pub enum Command {
     Schema,
     /// Receive, reorder, infer
     Run(Box<RunArgs>),
+    /// Run the pipeline in virtual time under seeded faults, and check every step
+    Sim(SimArgs),
+}
+
+/// `sim`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["seed", "seeds"]))]
+pub struct SimArgs {
+    /// Run one seed, and say everything about it
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Run the seeds from A to B − 1
+    #[arg(long, value_name = "A..B", value_parser = range)]
+    pub seeds: Option<Range<u64>>,
+    /// Threads of a sweep [default: one for each core]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "seed",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    pub jobs: Option<u16>,
+    /// The step at which faults stop, instead of the one that the seed draws
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(..=1_000_000_000)
+    )]
+    pub steps: Option<u64>,
+    /// The faults of a file or a preset (none, wire, stalls, devices, everything), instead of those
+    /// that the seed draws
+    #[arg(long, value_name = "FILE|PRESET")]
+    pub faults: Option<String>,
+    /// Look for a smaller run that fails in the same way, and print its faults as a file on stdout
+    #[arg(long, conflicts_with = "seeds")]
+    pub shrink: bool,
+}
+
+/// `A..B`, B above A.
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let ends = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
+    ends.filter(|range: &Range<u64>| !range.is_empty())
+        .ok_or_else(|| "expected A..B with B above A, as in 0..5000".to_owned())
 }
 
 /// `demo`.

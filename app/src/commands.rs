@@ -3,6 +3,7 @@
 pub mod demo;
 pub mod export;
 pub mod prepare;
+pub mod sim;
 pub mod validate;
 
 use std::fmt::Display;

@@ -6,7 +6,7 @@ use std::process;
 use clap::Parser;
 use clap::error::ErrorKind;
 use tensorwire::cli::{Cli, Command};
-use tensorwire::commands::{self, demo, export, prepare, validate};
+use tensorwire::commands::{self, demo, export, prepare, sim, validate};
 use tensorwire::exit::{ExitCode, Failure};
 use tensorwire::run;
 
@@ -43,5 +43,6 @@ fn dispatch(command: &Command) -> Result<ExitCode, Failure> {
         Command::Explain(args) => validate::explain(&args.code),
         Command::Schema => validate::schema(),
         Command::Run(args) => run::run(args),
+        Command::Sim(args) => sim::sim(args),
     }
 }

@@ -13,7 +13,7 @@ pub mod output;
 pub mod pin;
 pub mod plan;
 pub mod progress;
-mod report;
+pub(crate) mod report;
 pub mod seats;
 pub mod signals;
 mod stages;

@@ -2,7 +2,7 @@
 
 use tensorwire_configs::Mode;
 use tensorwire_core::pipeline::consumer::{ConsumerCounters, ConsumerFailure};
-use tensorwire_core::pipeline::producer::EndReason;
+use tensorwire_core::pipeline::producer::{EndReason, ProducerReport};
 use tensorwire_core::pipeline::transmitter::{FrameSource, TransmitEnd};
 use tensorwire_core::time::Nanos;
 
@@ -13,7 +13,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::sink::{self, Latency, RateMeter, RunFacts, SinkReport, Summary, Timing, TxTotals};
 
 /// The failure behind a consumer that gave up, with the words of the stage that failed.
-pub(super) fn why(failed: &ConsumerFailure, detail: Option<String>) -> Failure {
+pub(crate) fn why(failed: &ConsumerFailure, detail: Option<String>) -> Failure {
     let exit = match failed {
         ConsumerFailure::Infer(_) => ExitCode::Device,
         ConsumerFailure::Sink(_) => ExitCode::File,
@@ -81,11 +81,20 @@ fn close_sink(consumer: &mut ConsumerOutcome) -> Option<Failure> {
 }
 
 fn producer_failure(producer: &ProducerOutcome) -> Option<Failure> {
-    if let Some(EndReason::ReorderFailed(error)) = producer.report.end {
-        return Some(failure(ExitCode::Device, format!("reorder: {error}")));
+    reorder_failure(&producer.report).or_else(|| {
+        (!producer.all_free)
+            .then(|| failure(ExitCode::Internal, "a batch buffer did not come back to its pool"))
+    })
+}
+
+/// The failure of a reorder stage that ended the run.
+pub(crate) fn reorder_failure(report: &ProducerReport) -> Option<Failure> {
+    match report.end {
+        Some(EndReason::ReorderFailed(error)) => {
+            Some(failure(ExitCode::Device, format!("reorder: {error}")))
+        }
+        _ => None,
     }
-    (!producer.all_free)
-        .then(|| failure(ExitCode::Internal, "a batch buffer did not come back to its pool"))
 }
 
 fn sender_failure(sender: &Transmitted) -> Option<Failure> {
