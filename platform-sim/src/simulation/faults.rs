@@ -10,8 +10,8 @@
 //!
 //! `one_in`: once in so many opportunities, at random. `from` (0) and `until` (never): the steps
 //! of the run between which it may happen. `burst` (1): so many opportunities in a row. `limit`
-//! (none): how often at most. An event happens at opportunity `at` of its kind, counted from 0; what
-//! exactly it does follows from `arg`.
+//! (none): how often at most. An event happens at opportunity `at` of its kind, counted from 0;
+//! what exactly it does follows from `arg`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -186,8 +186,8 @@ impl FaultPlan {
         Self { rates: BTreeMap::new(), events }
     }
 
-    /// A plan by name: `none`; `wire` (what a cable and a network do), `stalls` (whoever may be slow
-    /// is), `devices` (whatever may fail does), `everything`.
+    /// A plan by name: `none`; `wire` (what a cable and a network do), `stalls` (whoever may be
+    /// slow is), `devices` (whatever may fail does), `everything`.
     #[must_use]
     pub fn preset(name: &str) -> Option<Self> {
         use Fault as F;
