@@ -11,9 +11,8 @@ pub(super) const UDP_CHECKSUM: usize = 6;
 /// Folds the carries of a sum of 16-bit words back in.
 #[inline]
 pub(super) fn fold(sum: u64) -> u16 {
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff_ffff) + (sum >> 32); // at most 0x1_ffff_fffe
+    let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32); // at most 0x1_fffe
     let sum = (sum & 0xffff) + (sum >> 16);
     u16::try_from(sum).unwrap_or(u16::MAX) // 16 bits are left
 }

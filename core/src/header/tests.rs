@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use proptest::prelude::{Strategy, any, prop};
 use proptest::{prop_assert, prop_assert_eq, prop_assume, proptest};
 
@@ -64,6 +66,7 @@ fn the_sum_of_rfc_1071() {
     assert_eq!(checksum::sum(&[0xab]), 0xab00);
     assert_eq!(checksum::fold(u64::MAX), 0xffff);
     assert_eq!(checksum::fold(0x1_0000_0000), 1);
+    assert_eq!(checksum::fold(0xffff_fffe_ffff_ffff), 0xfffe, "the most that is carried");
 }
 
 #[test]
@@ -123,6 +126,34 @@ fn a_sequence_on_a_checksum_is_not_overwritten_by_it() {
         assert!(set_sequence(&mut frame, field, 0xbeef));
         assert_eq!(field.read(&frame), Some(0xbeef));
     }
+}
+
+/// A field may lie anywhere; each checksum is made or mended exactly where it covers the field.
+#[test]
+fn a_sequence_on_what_a_checksum_covers_or_beside_it() {
+    let with = |offset: u32, value: u32, trailer: usize| {
+        let mut frame = documented_frame();
+        frame.extend(vec![0xee; trailer]);
+        let field = BitField::new(offset, 16).expect("a field");
+        assert!(set_sequence(&mut frame, field, value));
+        assert_eq!(field.read(&frame), Some(value));
+        frame
+    };
+    // Time to live and protocol, right before the IPv4 checksum.
+    assert!(checksums_right(&with(22 * 8, 0x3311, 0)));
+    // The UDP length: another part of the frame is covered.
+    for len in [8, 9, 20, 500] {
+        assert!(checksums_right(&with(38 * 8, len, 0)), "{len}");
+    }
+    // The first bytes behind the datagram, which no checksum covers, and its last bytes.
+    assert!(checksums_right(&with(1240 * 8, 0xbeef, 4)));
+    assert!(checksums_right(&with(1238 * 8, 0xbeef, 4)));
+    // Another protocol is another UDP pseudo header.
+    let frame = with(22 * 8, 0x4012, 0);
+    let mut covered = frame[26..34].to_vec();
+    covered.extend([0, 0x12, frame[38], frame[39]]);
+    covered.extend(&frame[UDP_AT..]);
+    assert_eq!(naive_sum(covered), 0xffff);
 }
 
 #[test]
@@ -259,6 +290,22 @@ fn other_protocols_have_their_own_names() {
 }
 
 #[test]
+fn each_reason_has_words_of_its_own() {
+    let reasons = [
+        Reject::Short,
+        Reject::Vlan,
+        Reject::NotIpv4,
+        Reject::Ihl,
+        Reject::Fragment,
+        Reject::NotUdp,
+        Reject::Checksum,
+    ];
+    let words: BTreeSet<String> = reasons.iter().map(ToString::to_string).collect();
+    assert_eq!(words.len(), reasons.len());
+    assert!(words.iter().all(|words| words.contains("frame") || words.contains("IPv4")));
+}
+
+#[test]
 fn what_lies_behind_the_frame_is_not_read() {
     let frame = documented_frame();
     assert_eq!(classify(&frame, 41, Verify::None), Err(Reject::Short));
@@ -273,6 +320,12 @@ fn verify_udp_needs_the_whole_datagram() {
     assert_eq!(classify(&frame, len, Verify::Udp), Err(Reject::Checksum));
     assert!(classify(&frame, len, Verify::Ip).is_ok());
     assert!(classify(&frame[..64], len, Verify::Udp).is_ok(), "only the headers are readable");
+    // "No checksum" is all of the field, not half of it.
+    for half in [40, 41] {
+        let mut frame = documented_frame();
+        frame[half] = 0;
+        assert_eq!(classify(&frame, len, Verify::Udp), Err(Reject::Checksum), "byte {half}");
+    }
     // A length beyond the frame, or below the header, is wrong by itself.
     for udp_len in [1207u16, 65_535, 7, 0] {
         frame[38..40].copy_from_slice(&udp_len.to_be_bytes());

@@ -32,6 +32,20 @@ fn check_of(spec: &GeometrySpec, verify: Verify, accept_trailer: bool) -> Packet
     PacketCheck::new(&geometry, &flows, verify, accept_trailer)
 }
 
+/// The name is that of the counter that counts it, and what is shown.
+#[test]
+fn a_reason_is_shown_by_the_name_of_its_counter() {
+    for (refused, name) in [
+        (Refused::Short, "short"),
+        (Refused::Long, "long"),
+        (Refused::OtherFlow, "other_flow"),
+        (Refused::Malformed(Malformed::Vlan), "malformed.vlan"),
+        (Refused::Malformed(Malformed::NotUdp), "malformed.not_udp"),
+    ] {
+        assert_eq!((refused.name(), refused.to_string().as_str()), (name, name));
+    }
+}
+
 fn mini(accept_trailer: bool) -> PacketCheck {
     check_of(&GeometrySpec::MINI, Verify::None, accept_trailer)
 }
