@@ -245,3 +245,41 @@ pub fn outcome<R>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tensorwire_core::pipeline::Link;
+
+    use super::*;
+
+    /// G05: a consumer's thread that panics leaves word, so that the producer does not wait for it,
+    /// and the run ends with the reason. What the producer does then is tested in the core.
+    #[test]
+    fn g05_a_consumer_that_panics_leaves_word() {
+        let mut link = Link::new();
+        let (producer, _consumer) = link.split(1, 6).expect("legal");
+        let signals = producer.signals();
+        let mut watch = Watch::new();
+        let body = watch.guard(|| -> Result<(), Failure> {
+            // As `consume` begins.
+            let _guard = DeadOnPanic(signals);
+            panic!("the engine is gone");
+        });
+        let joined = thread::scope(|scope| scope.spawn(body).join());
+        assert!(signals.consumer_dead.get(), "the producer would wait for ever");
+        // The watch has noticed the end.
+        watch.wait(|| {});
+        let failure = outcome("consumer", joined).expect_err("it panicked");
+        assert_eq!(failure.exit, ExitCode::Internal);
+        assert_eq!(failure.reason, "thread `consumer` panicked: the engine is gone");
+    }
+
+    /// And one that ends as it should does not.
+    #[test]
+    fn a_consumer_that_ends_raises_nothing() {
+        let mut link = Link::new();
+        let (producer, _consumer) = link.split(1, 6).expect("legal");
+        drop(DeadOnPanic(producer.signals()));
+        assert!(!producer.signals().consumer_dead.get());
+    }
+}
