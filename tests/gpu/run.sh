@@ -91,7 +91,7 @@ sanitize() {
 faults=(
     'the last element of a slot is left out|reorder.cuh|i < elements - body; i|i + 1 < elements - body; i|exact lengths'
     'a slot begins one chunk late|reorder.cuh|to_line < elements ? to_line : elements|to_line < elements ? 0 : elements|exact lengths'
-    'int32 is rounded twice|convert.cuh|!= integer(w, k) ? 1 : 0|!= integer(w, k) ? 0 : 0|exact values'
+    'int32 is cut, not rounded|convert.cuh|!= integer(w, k) ? 1 : 0|!= integer(w, k) ? 0 : 0|exact values'
     'network order is ignored for int16|convert.cuh|network ? 0x2301 : 0x3210|0x3210|exact values'
     'the low nibble first|convert.cuh|k % 2 == 0 ? 4 : 0|k % 2 == 0 ? 0 : 4|exact values'
     'words beyond the payload are read|memory.cuh| \&\& first + BYTES + 4 <= end||memcheck lengths'
