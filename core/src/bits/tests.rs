@@ -96,6 +96,10 @@ fn the_documented_field_is_the_upper_three_quarters_of_bytes_16_and_17() {
     frame[17] = 0x0a;
     assert!(field(128, 12).write(&mut frame, 0x123));
     assert_eq!(frame[16..18], [0x12, 0x3a]);
+    let documented = field(128, 12);
+    assert_eq!((documented.offset_bits(), documented.width_bits()), (128, 12));
+    assert_eq!((documented.end_bits(), documented.end_byte(), documented.max()), (140, 18, 0xfff));
+    assert_eq!(documented.to_string(), "bit 128, width 12");
     // 12-bit data read as 16 bits: the low bits of what lay there before show through.
     assert_eq!(field(128, 16).read(&frame), Some(0x123a));
 }
