@@ -44,6 +44,7 @@ fn the_first_match_wins_and_ranges_include_their_ends() {
 
 #[test]
 fn an_empty_table_matches_nothing_and_any_matches_all() {
+    assert!(FlowTable::new().is_empty() && !table(&[FlowMatch::any(1)]).is_empty());
     assert_eq!(FlowTable::new().matches(&header(1, 2, 3)), None);
     let any = table(&[FlowMatch::any(u32::MAX)]);
     assert_eq!(any.matches(&header(u16::MAX, 0, 0)), Some(u32::MAX));

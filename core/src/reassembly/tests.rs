@@ -612,7 +612,9 @@ fn a_packet_before_its_turn_is_handed_back() {
     assert!(matches!(action, Some(Action::Place { .. })), "{action:?}");
     let action = reassembly.accept(2u64, 16, Nanos::ZERO).unwrap();
     assert!(matches!(action, Some(Action::Close { .. })), "{action:?}");
-    assert_eq!(reassembly.accept(3u64, 17, Nanos::ZERO), Err(Busy(3)));
+    let busy = reassembly.accept(3u64, 17, Nanos::ZERO).expect_err("an action is due");
+    assert_eq!(busy, Busy(3));
+    assert_eq!(busy.to_string(), "actions of an earlier packet are still to be taken");
     assert!(matches!(reassembly.next_action(), Some(Action::Place { packet: 2, .. })));
     assert_eq!(reassembly.next_action(), None);
 }
