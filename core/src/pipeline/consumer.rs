@@ -378,3 +378,6 @@ enum Report {
     Idle,
     Drain,
 }
+
+#[cfg(test)]
+mod tests;
