@@ -191,9 +191,12 @@ impl<M: PacketMemory> RxQueue for SplitQueue<'_, M> {
     }
 
     fn release(&mut self, packets: &mut [PacketDesc]) {
-        let count = packets.len();
-        let passed = self.back.push_batch(packets);
-        debug_assert_eq!(passed, count, "the ring has an entry for every buffer");
+        // Slots without a packet have no buffer to go back.
+        for packets in packets.split_mut(PacketDesc::is_none) {
+            let count = packets.len();
+            let passed = self.back.push_batch(packets);
+            debug_assert_eq!(passed, count, "the ring has an entry for every buffer");
+        }
     }
 
     fn free_buffers(&self) -> usize {
@@ -208,3 +211,6 @@ impl<M: PacketMemory> RxQueue for SplitQueue<'_, M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
