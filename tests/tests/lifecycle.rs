@@ -172,6 +172,38 @@ fn l01_readiness_is_said_on_stderr_and_on_a_descriptor() {
 }
 
 #[test]
+fn l04_a_start_that_fails_at_any_stage_leaves_nothing_behind() {
+    let place = large(&documented(), 32);
+    let (model, capture) = ("models/resnet18_features.onnx", "data/cifar10_resnet.pcap");
+    let whole = fs::read(place.file(model)).expect("the model");
+    let frames = fs::read(place.file(capture)).expect("the capture");
+    let args = run(&["--model", "resnet18", "--features", "f.npy", "--quiet"]);
+    let before = place.files();
+    // In the order of the start: each stage fails when those before it have what they need.
+    let fail = |stage: &str, line: &str, code: i32| {
+        let output = place.shell(line).expect_code(code);
+        assert_eq!(place.files(), before, "{stage}: {}", output.stderr);
+    };
+    let line = format!("exec \"$TW\" {}", args.join(" "));
+    fail("descriptor", &format!("{line} --ready-fd 9 9>&-"), 2);
+    fail("option", &format!("{line} --sim-shuffle 1000000"), 2);
+    place.write("c.yaml", documented().set("packets_per_image", 3));
+    fail("configuration", &line, 3);
+    place.write("c.yaml", documented());
+    place.write(capture, &frames[..frames.len() - 1]);
+    fail("capture", &line, 7);
+    place.write(capture, &frames);
+    place.write(model, &whole[..whole.len() / 2]);
+    fail("model", &line, 7);
+    place.write(model, &whole);
+    // Nothing has to be cleaned up: the next start succeeds, and the one after it, too.
+    for _ in 0..2 {
+        let _ = place.tensorwire(&args).expect_code(0);
+        assert_eq!(place.files().len(), before.len() + 1, "the features and nothing else");
+    }
+}
+
+#[test]
 fn l06_json_is_one_object_and_quiet_is_quiet() {
     let place = small(&Yaml::small(Small::MINI), 64);
     let output = place.tensorwire(&run(&["--backend", "none", "--json"])).expect_code(0);

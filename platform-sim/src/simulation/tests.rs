@@ -2,6 +2,7 @@ use tensorwire_core::pipeline::producer::EndReason;
 
 use super::faults::{Event, Fault, FaultPlan};
 use super::*;
+use crate::nic::TxMode;
 
 fn all(plan: &Plan) -> Vec<u64> {
     (0..plan.sent_images()).collect()
@@ -41,6 +42,18 @@ fn a_lost_packet_costs_its_image_and_no_other() {
     assert!(outcome.delivered.iter().copied().eq((0..64).filter(|n| ![12, 24].contains(n))));
     assert_eq!((outcome.wire.wire_dropped, outcome.events.len()), (2, 3));
     assert_eq!(outcome.ending, Ending::Owed);
+}
+
+#[test]
+fn l01_what_comes_before_readiness_is_counted_apart_and_costs_its_images_only() {
+    // The engine is ready 100 steps after the sender has begun.
+    let faults = with(&[(Fault::EngineSlow, 0, 99)]);
+    let plan = Plan { faults, images: 64, mode: TxMode::Wire, tx_ring: 2, ..Plan::quiet(3) };
+    let outcome = run(&plan).expect("holds");
+    let packets = outcome.producer.packets;
+    assert!(packets.early > 0 && packets.placed > 0, "{packets:?}");
+    assert_eq!(packets.early + packets.placed + outcome.producer.nic.missed, 256);
+    assert!(outcome.certain && outcome.delivered.last() == Some(&63), "{:?}", outcome.delivered);
 }
 
 #[test]
