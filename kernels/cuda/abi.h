@@ -31,19 +31,19 @@ typedef struct TwField {
 /* What became of the packets of a launch; the kernel adds to it. */
 typedef struct TwCounts {
     uint32_t placed;
-    uint32_t duplicate; /* Its slot was taken by another packet of this batch (header mode). */
-    uint32_t foreign;   /* Of another batch, by its batch number (header mode). */
+    uint32_t duplicate; /* Its slot was taken by another packet of this batch (`_seq`). */
+    uint32_t foreign;   /* Of another batch, by its batch number (`_seq`). */
     uint32_t refused;   /* A listed slot beyond the batch: nothing was written. */
 } TwCounts;
 
 /* Reorder and convert: `tw_reorder_*` and `tw_copy`.
  *
- * The slot of packet `i` is, in this order:
- *   - `sequence mod slots_per_batch` of its own header, where `sequence.bit_width` is not 0. With
- *     `batch.bit_width` not 0 a packet whose batch number is not `batch_number` is left out. `owners`
- *     decides between packets with the same slot: exactly one is placed, whole;
- *   - `slots[i]`, where there is a list;
- *   - `i` itself ("slot-major"): the list of packets is in slot order, and a slot whose packet did not
+ * The slot of packet `i` is
+ *   - in `_seq` kernels: `sequence mod slots_per_batch` of its own header. With `batch.bit_width` not 0 a
+ *     packet whose batch number is not `batch_number` is left out. `owners` decides between packets with
+ *     the same slot: exactly one is placed, whole;
+ *   - in all others: `slots[i]`, where there is a list;
+ *   - or `i` itself ("slot-major"): the list of packets is in slot order, and a slot whose packet did not
  *     come is filled with zeros.
  */
 typedef struct TwReorder {
@@ -51,7 +51,7 @@ typedef struct TwReorder {
     uint64_t slots;   /* u32[count], or 0. */
     uint64_t out;     /* The batch; aligned to the output element, faster if to 16 bytes. */
     uint64_t arrived; /* u32[(slots_per_batch + 31) / 32], bit `slot % 32` of word `slot / 32`; or 0. */
-    uint64_t owners;  /* u32[slots_per_batch], zeroed by the caller; header mode only. */
+    uint64_t owners;  /* u32[slots_per_batch], zeroed by the caller; `_seq` only. */
     uint64_t counts;  /* TwCounts, or 0. */
     uint64_t affine;  /* float[2 * channels]: a, b of each channel; `_affine` kernels only. */
     uint32_t payload_offset; /* Bytes from a packet to its payload. */
@@ -62,7 +62,9 @@ typedef struct TwReorder {
     TwField batch;
     uint32_t batch_number;
     uint32_t network_order; /* Not 0: elements of 16 and 32 bits are big-endian. */
-    uint32_t line_bytes;    /* Where the reads of a payload begin: at a multiple of this, a power of two. */
+    /* 0: the writes of a warp begin at lines of 128 bytes, best from device memory. Otherwise its reads begin
+     * at a multiple of this, a power of two; 128 is best from pinned memory. */
+    uint32_t line_bytes;
     uint32_t channels;      /* `_affine` and `_nhwc` kernels only, as `plane`. */
     uint32_t plane;         /* Elements of one channel of one image. */
     uint32_t padding;       /* 0 */

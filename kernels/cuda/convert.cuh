@@ -205,18 +205,6 @@ struct Chunk {
         }
     }
 
-    // Element `k` of 16 packed bytes.
-    __device__ static Bits bits(const uint32_t* out, int k) {
-        if constexpr (sizeof(Bits) == 8) {
-            return out[2 * k] | static_cast<uint64_t>(out[2 * k + 1]) << 32;
-        } else if constexpr (sizeof(Bits) == 4) {
-            return out[k];
-        } else {
-            static_assert(sizeof(Bits) == 2);
-            return static_cast<Bits>(out[k / 2] >> (16 * (k % 2)));
-        }
-    }
-
   private:
     __device__ static void store_bits(Bits value, int k, uint32_t* out) {
         if constexpr (sizeof(Bits) == 8) {

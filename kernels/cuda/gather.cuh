@@ -38,7 +38,6 @@ __device__ __forceinline__ void gather_pieces(const TwGather& p, uint32_t piece)
 // Launch: one-dimensional blocks; at least one thread per 16 bytes of output where `header_bytes` and
 // `out` are multiples of 16, per 4 where they are multiples of 4, per byte otherwise.
 __device__ __forceinline__ void gather_headers(const TwGather& p) {
-    let_next_start();
     const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
     const uint64_t both = p.out | p.header_bytes;
     if (both % 16 == 0) {

@@ -5,35 +5,30 @@
 
 namespace tw {
 
-// Lets the next kernel of the stream start where this one leaves room, if it was launched to do so.
-__device__ __forceinline__ void let_next_start() {
+// Waits until the kernels before this one are done and their writes are seen, and lets the next one start
+// its reads: nothing of either in an ordinary launch. What comes before it may only read what the host or
+// the NIC wrote. At most two kernels run at once; to let the next start any earlier was slower (BENCH.md).
+__device__ __forceinline__ void wait_for_previous() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// Waits until the kernels before this one are done and their writes are seen; nothing to wait for in an
-// ordinary launch. What comes before it may only read what the host or the NIC wrote.
-__device__ __forceinline__ void wait_for_previous() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-// Aligned reads of packets, which are read once. Volatile, so that none moves behind
-// `wait_for_previous`: they are meant to be under way by then.
-template <int BYTES>
+// Aligned reads of packets, which are read once (or, with AGAIN, soon once more, from L1). Volatile, so
+// that none moves behind `wait_for_previous`: they are meant to be under way by then.
+template <int BYTES, bool AGAIN = false>
 struct Aligned;
 
-template <>
-struct Aligned<1> {
+template <bool AGAIN>
+struct Aligned<1, AGAIN> {
     __device__ static void read(const uint8_t* from, uint32_t* words) {
         asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(words[0]) : "l"(from));
     }
 };
 
-template <>
-struct Aligned<2> {
+template <bool AGAIN>
+struct Aligned<2, AGAIN> {
     __device__ static void read(const uint8_t* from, uint32_t* words) {
         uint16_t half;
         asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(half) : "l"(from));
@@ -41,41 +36,37 @@ struct Aligned<2> {
     }
 };
 
-template <>
-struct Aligned<4> {
+template <bool AGAIN>
+struct Aligned<4, AGAIN> {
     __device__ static void read(const uint8_t* from, uint32_t* words) {
         asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(words[0]) : "l"(from));
     }
 };
 
-template <>
-struct Aligned<8> {
+template <bool AGAIN>
+struct Aligned<8, AGAIN> {
     __device__ static void read(const uint8_t* from, uint32_t* words) {
-        asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
-                     : "=r"(words[0]), "=r"(words[1])
-                     : "l"(from));
+        if constexpr (AGAIN) {
+            asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "l"(from));
+        } else {
+            asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+                         : "=r"(words[0]), "=r"(words[1])
+                         : "l"(from));
+        }
     }
 };
 
-template <>
-struct Aligned<16> {
+template <bool AGAIN>
+struct Aligned<16, AGAIN> {
     __device__ static void read(const uint8_t* from, uint32_t* words) {
-        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-                     : "l"(from));
-    }
-};
-
-// Two reads that share their sectors: the second is to find them in L1.
-template <>
-struct Aligned<32> {
-    __device__ static void read(const uint8_t* from, uint32_t* words) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
+        if constexpr (AGAIN) {
             asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(words[4 * half]), "=r"(words[4 * half + 1]),
-                           "=r"(words[4 * half + 2]), "=r"(words[4 * half + 3])
-                         : "l"(from + 16 * half));
+                         : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                         : "l"(from));
+        } else {
+            asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                         : "l"(from));
         }
     }
 };

@@ -9,7 +9,7 @@ namespace tw {
 
 // The address of packet `i`; 0 = it did not come.
 __device__ __forceinline__ const uint8_t* packet_address(const TwPackets& packets, uint32_t i) {
-    if (packets.addresses != 0) {
+    if (__builtin_expect(packets.addresses != 0, 1)) {
         return reinterpret_cast<const uint8_t*>(
             __ldg(reinterpret_cast<const uint64_t*>(packets.addresses) + i));
     }
@@ -45,31 +45,33 @@ struct Item {
     bool foreign;  // its batch number is another
 };
 
-// Packet `i` and its slot, by any of the ways of `TwReorder`.
+// Packet `i` and its slot, by any of the ways of `TwReorder`. SEQUENCE: read from its header.
+template <bool SEQUENCE>
 __device__ __forceinline__ Item find_item(const TwReorder& p, uint32_t i) {
     Item item{packet_address(p.packets, i), i, false};
-    if (p.sequence.bit_width != 0) {
+    if constexpr (SEQUENCE) {
         item.slot = read_field(item.packet, p.sequence) % p.slots_per_batch;
         item.foreign =
             p.batch.bit_width != 0 && read_field(item.packet, p.batch) != p.batch_number;
-    } else if (p.slots != 0) {
-        item.slot = __ldg(reinterpret_cast<const uint32_t*>(p.slots) + i);
+    } else {
+        if (p.slots != 0) item.slot = __ldg(reinterpret_cast<const uint32_t*>(p.slots) + i);
     }
     return item;
 }
 
 // Takes the slot for packet `i`, and says whether it may be written. Every thread of every warp on this
-// packet gets the same answer: in header mode the first of the packets with this slot owns it, and each
+// packet gets the same answer: with SEQUENCE the first of the packets with this slot owns it, and each
 // warp asks for itself. `first` is the one thread that counts.
+template <bool SEQUENCE>
 __device__ __forceinline__ bool take_slot(const TwReorder& p, const Item& item, uint32_t i,
                                           bool first) {
     if (item.foreign || item.slot >= p.slots_per_batch) {
         if (first) count(p.counts, item.foreign ? &TwCounts::foreign : &TwCounts::refused);
         return false;
     }
-    if (p.sequence.bit_width != 0) {
+    if constexpr (SEQUENCE) {
         uint32_t owner = 0;
-        if (threadIdx.x % 32 == 0) {
+        if (threadIdx.x == 0) {
             owner = atomicCAS(reinterpret_cast<uint32_t*>(p.owners) + item.slot, 0u, i + 1);
         }
         owner = __shfl_sync(0xffffffffu, owner, 0);

@@ -35,7 +35,6 @@ __device__ __forceinline__ void zero_nhwc(Bits* batch, uint32_t first, uint32_t 
 // One slot per `threadIdx.y`, as in the reorder.
 template <bool NHWC>
 __device__ __forceinline__ void zero_missing(const TwZero& p) {
-    let_next_start();
     const uint32_t slot = blockIdx.x * blockDim.y + threadIdx.y;
     wait_for_previous();
     if (slot >= p.slots_per_batch) return;

@@ -51,14 +51,15 @@ struct Bench {
 
     double timed(int replays, const std::function<void()>& run) {
         std::vector<double> us;
-        for (int i = 0; i < replays + 3; ++i) {
+        const int warm_up = replays / 2 + 3;
+        for (int i = 0; i < replays + warm_up; ++i) {
             CHECK(cudaEventRecord(timer.begin, stream));
             run();
             CHECK(cudaEventRecord(timer.end, stream));
             CHECK(cudaEventSynchronize(timer.end));
             float ms;
             CHECK(cudaEventElapsedTime(&ms, timer.begin, timer.end));
-            if (i >= 3) us.push_back(1000.0 * ms / LAUNCHES);
+            if (i >= warm_up) us.push_back(1000.0 * ms / LAUNCHES);
         }
         return median(us);
     }
@@ -191,7 +192,6 @@ struct Sets {
         p.payload_bytes = PAYLOAD;
         p.slots_per_batch = PACKETS;
         p.slot_stride = static_cast<uint32_t>(PAYLOAD * width);
-        p.line_bytes = 32;
         p.channels = 3;
         p.plane = 224 * 224;
         return p;
@@ -246,51 +246,65 @@ void bench_device(Bench& bench, const Sets& sets, const Module& kernels) {
     const cudaKernel_t kernel = kernels.kernel("tw_reorder_int8_fp16");
     bench.title("packets in device memory, int8 to fp16");
     device_copy(bench, sets, "device copy of the same traffic (14.45 MB)", TRAFFIC);
+    for (const double width : {2.0, 8.0}) {
+        char name[80];
+        std::snprintf(name, sizeof name, "memset of %.1f MB: writing alone", PAYLOAD_BYTES * width / 1e6);
+        bench.row(name, PAYLOAD_BYTES * width, false, [&, width](int set, cudaStream_t stream, bool) {
+            CHECK(cudaMemsetAsync(sets.out.data() + PAYLOAD_BYTES * 8 * set, 0xff, static_cast<size_t>(PAYLOAD_BYTES * width), stream));
+        });
+    }
     bench.row("empty launch", 0, true, [&](int, cudaStream_t stream, bool overlap) {
         const TwZero none{};
         launch(kernels.kernel("tw_zero_missing"), {1}, {32}, none, stream, overlap);
     });
     const auto list = [&](int set) { return sets.job(set, 2); };
-    for (const Shape shape : {Shape{32, 1}, {32, 2}, {32, 4}, {32, 8}, {64, 2}, {64, 4}, {96, 2}, {160, 1}}) {
+    for (const Shape shape : {Shape{1, 1}, {2, 1}, {4, 1}, {8, 1}, {2, 2}, {4, 2}}) {
         char name[80];
-        std::snprintf(name, sizeof name, "list, %u threads x %u packets", shape.threads, shape.packets);
+        std::snprintf(name, sizeof name, "list, %u packets to a block, %u warps to a packet", shape.packets, shape.pieces);
         reorder_row(bench, sets, kernel, {name, list, shape}, TRAFFIC);
     }
-    for (const uint32_t line : {8u, 64u, 128u}) {
-        reorder_row(bench, sets, kernel, {"list, 32 x 4, reads begin at " + std::to_string(line) + " B", [&, line](int set) {
+    for (const uint32_t line : {8u, 32u, 128u}) {
+        reorder_row(bench, sets, kernel, {"list, reads begin at " + std::to_string(line) + " B", [&, line](int set) {
             TwReorder p = sets.job(set, 2);
             p.line_bytes = line;
             return p;
-        }, {32, 4}}, TRAFFIC);
+        }, {4, 1}}, TRAFFIC);
     }
-    reorder_row(bench, sets, kernel, {"list in pinned memory, 32 x 4", [&](int set) {
+    reorder_row(bench, sets, kernel, {"list in pinned memory", [&](int set) {
         TwReorder p = sets.job(set, 2);
         p.packets.addresses = sets.host_addresses.address() + 8 * size_t{PACKETS} * set;
         p.slots = sets.host_slots.address() + 4 * size_t{PACKETS} * set;
         return p;
-    }, {32, 4}}, TRAFFIC);
-    reorder_row(bench, sets, kernel, {"list and arrival bitmap, 32 x 4", [&](int set) {
+    }, {4, 1}}, TRAFFIC);
+    reorder_row(bench, sets, kernel, {"list and arrival bitmap", [&](int set) {
         TwReorder p = sets.job(set, 2);
         p.arrived = sets.arrived.address() + PACKETS / 8 * set;
         return p;
-    }, {32, 4}}, TRAFFIC);
-    reorder_row(bench, sets, kernel, {"in slot order, by address, 32 x 4", [&](int set) {
+    }, {4, 1}}, TRAFFIC);
+    reorder_row(bench, sets, kernel, {"in slot order, by address", [&](int set) {
         TwReorder p = sets.job(set, 2);
         p.packets.addresses = sets.by_place.address() + 8 * size_t{PACKETS} * set;
         p.slots = 0;
         return p;
-    }, {32, 4}}, TRAFFIC);
-    reorder_row(bench, sets, kernel, {"in slot order, base + stride x index, 32 x 4", [&](int set) {
+    }, {4, 1}}, TRAFFIC);
+    reorder_row(bench, sets, kernel, {"in slot order, base + stride x index", [&](int set) {
         TwReorder p = sets.job(set, 2);
         p.packets = {0, sets.device.address() + PACKET_BYTES * set, sets.index.address() + 4 * size_t{PACKETS} * set, STRIDE, PACKETS};
         p.slots = 0;
         return p;
-    }, {32, 4}}, TRAFFIC);
-    reorder_row(bench, sets, kernel, {"base + stride, slot list, 32 x 4", [&](int set) {
+    }, {4, 1}}, TRAFFIC);
+    reorder_row(bench, sets, kernel, {"base + stride, slot list, reads begin at 32 B", [&](int set) {
         TwReorder p = sets.job(set, 2);
+        p.line_bytes = 32;
         p.packets = {0, sets.device.address() + PACKET_BYTES * set, 0, STRIDE, PACKETS};
         return p;
-    }, {32, 4}}, TRAFFIC);
+    }, {4, 1}}, TRAFFIC);
+    reorder_row(bench, sets, kernel, {"no list at all (packets in slot order)", [&](int set) {
+        TwReorder p = sets.job(set, 2);
+        p.packets = {0, sets.device.address() + PACKET_BYTES * set, 0, STRIDE, PACKETS};
+        p.slots = 0;
+        return p;
+    }, {4, 1}}, TRAFFIC, false);
     const auto header = [&](int set) {
         TwReorder p = sets.job(set, 2);
         p.packets = {0, sets.device.address() + PACKET_BYTES * set, 0, STRIDE, PACKETS};
@@ -300,11 +314,11 @@ void bench_device(Bench& bench, const Sets& sets, const Module& kernels) {
         return p;
     };
     // Owners stay from launch to launch: the same packet takes the same slot again.
-    reorder_row(bench, sets, kernel, {"slot from the header, owners and bitmap, 32 x 4", header, {32, 4}}, TRAFFIC);
+    reorder_row(bench, sets, kernels.kernel("tw_reorder_int8_fp16_seq"), {"slot from the header, owners and bitmap", header, {4, 1}}, TRAFFIC);
 }
 
 void bench_types(Bench& bench, const Sets& sets, const Module& kernels) {
-    bench.title("other types, list, 32 threads x 4 packets");
+    bench.title("other types, list, 4 packets to a block");
     const struct { const char* name; double width; } types[] = {
         {"tw_reorder_int8_bf16", 2}, {"tw_reorder_int8_fp32", 4}, {"tw_reorder_int8_int32", 4}, {"tw_reorder_int8_fp64", 8},
         {"tw_reorder_int4_fp16", 4}, {"tw_reorder_int4_fp32", 8}, {"tw_reorder_int16_fp16", 1}, {"tw_reorder_int16_fp32", 2},
@@ -320,19 +334,19 @@ void bench_types(Bench& bench, const Sets& sets, const Module& kernels) {
         }
         last = bytes;
         reorder_row(bench, sets, kernels.kernel(type.name),
-                    {type.name, [&](int set) { return sets.job(set, type.width); }, {32, 4}}, bytes, false);
+                    {type.name, [&](int set) { return sets.job(set, type.width); }, {4, 1}}, bytes, false);
     }
     reorder_row(bench, sets, kernels.kernel("tw_reorder_int16_fp16"), {"tw_reorder_int16_fp16, network order", [&](int set) {
         TwReorder p = sets.job(set, 1);
         p.network_order = 1;
         return p;
-    }, {32, 4}}, PAYLOAD_BYTES * 2.0, false);
+    }, {4, 1}}, PAYLOAD_BYTES * 2.0, false);
     // The payload one byte off: every read is two words shifted into place.
     reorder_row(bench, sets, kernels.kernel("tw_reorder_int8_fp16"), {"int8 to fp16, payload at an odd address", [&](int set) {
         TwReorder p = sets.job(set, 2);
         p.payload_offset = OFFSET - 1;
         return p;
-    }, {32, 4}}, TRAFFIC, false);
+    }, {4, 1}}, TRAFFIC, false);
 }
 
 void bench_rest(Bench& bench, const Sets& sets, const Module& kernels) {
@@ -369,9 +383,9 @@ void bench_pinned(Bench& bench, const Sets& sets, const Module& kernels) {
     bench.row("host to device copy of the packets (5.08 MB)", PACKET_BYTES, false,
               [&](int set, cudaStream_t stream, bool) { copy(set, stream); }, REPLAYS);
     for (const uint32_t line : {32u, 64u, 128u}) {
-        for (const Shape shape : {Shape{32, 4}, {64, 4}, {96, 2}, {160, 1}, {192, 1}}) {
+        for (const Shape shape : {Shape{1, 1}, {4, 1}, {8, 1}, {4, 2}}) {
             char name[80];
-            std::snprintf(name, sizeof name, "direct, %u x %u, reads begin at %u B", shape.threads, shape.packets, line);
+            std::snprintf(name, sizeof name, "direct, %u x %u, reads begin at %u B", shape.packets, shape.pieces, line);
             const auto job = [&, line](int set) {
                 TwReorder p = sets.job(set, 2);
                 p.packets.addresses = sets.pinned_addresses.address() + 8 * size_t{PACKETS} * set;
@@ -388,11 +402,11 @@ void bench_pinned(Bench& bench, const Sets& sets, const Module& kernels) {
     };
     check(sets, "bulk copy", [&] {
         copy(0, bench.stream);
-        launch_reorder(kernel, staged(0), {32, 4}, bench.stream);
+        launch_reorder(kernel, staged(0), {4, 1}, bench.stream);
     });
     bench.row("bulk copy, then reorder, one after the other", PACKET_BYTES, false, [&](int set, cudaStream_t stream, bool) {
         copy(set, stream);
-        launch_reorder(kernel, staged(set), {32, 4}, stream);
+        launch_reorder(kernel, staged(set), {4, 1}, stream);
     }, REPLAYS);
     // Copies on one stream, reorders on the other, each after its copy.
     std::vector<cudaEvent_t> copied(LAUNCHES + 1);
@@ -404,7 +418,7 @@ void bench_pinned(Bench& bench, const Sets& sets, const Module& kernels) {
             copy(i % SETS, bench.second);
             CHECK(cudaEventRecord(copied[i], bench.second));
             CHECK(cudaStreamWaitEvent(bench.stream, copied[i]));
-            launch_reorder(kernel, staged(i % SETS), {32, 4}, bench.stream);
+            launch_reorder(kernel, staged(i % SETS), {4, 1}, bench.stream);
         }
     };
     const double in_graph = bench.graph(REPLAYS, overlapped);

@@ -44,8 +44,8 @@ class Module {
 };
 
 struct Shape {
-    unsigned threads;  // on one packet
     unsigned packets;  // per block
+    unsigned pieces;   // warps to one packet
 };
 
 // `overlap`: the kernel may start while the one before it is finishing.
@@ -71,8 +71,8 @@ inline unsigned blocks_for(uint64_t items, uint64_t per_block) {
 
 inline void launch_reorder(cudaKernel_t kernel, const TwReorder& p, Shape shape, cudaStream_t stream,
                            bool overlap = false) {
-    launch(kernel, blocks_for(p.packets.count, shape.packets), {shape.threads, shape.packets}, p,
-           stream, overlap);
+    launch(kernel, {blocks_for(p.packets.count, shape.packets), shape.pieces}, {32, shape.packets}, p, stream,
+           overlap);
 }
 
 inline void launch_zero(cudaKernel_t kernel, const TwZero& p, cudaStream_t stream,

@@ -70,12 +70,12 @@ TwReorder job_of(const Pair& pair, const Place& place, uint64_t addresses, uint6
     p.slots_per_batch = ALIGNMENTS;
     p.slot_stride = static_cast<uint32_t>(place.stride);
     p.network_order = pair.network;
-    const uint32_t lines[] = {1, 16, 32, 64, 128};
+    const uint32_t lines[] = {0, 16, 1, 64, 128};
     p.line_bytes = lines[place.length % 5];
     return p;
 }
 
-const Shape SHAPES[] = {{32, 4}, {32, 8}, {64, 2}, {160, 1}, {256, 1}, {32, 1}};
+const Shape SHAPES[] = {{4, 1}, {8, 1}, {2, 2}, {1, 5}, {8, 3}, {1, 1}};
 
 // The packets at all alignments; in reduced runs a buffer each that ends with the payload.
 struct Packets {

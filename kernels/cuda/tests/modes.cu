@@ -161,7 +161,7 @@ void check_counts(Run& run, const char* what, const Stream& s, const Batch& batc
     run.expect(batch.missing.read<uint32_t>()[0] == s.missing(), "%s: missing slots counted", what);
 }
 
-// The slot read from the header, by one and by several warps to a packet.
+// The slot read from the header, by one and by several warps to a packet (which may be more than have work).
 void by_header(Run& run, const char* what, const Stream& s, Memory memory, Shape shape) {
     const Buffer packets(s.bytes, memory);
     Batch batch(s);
@@ -172,7 +172,7 @@ void by_header(Run& run, const char* what, const Stream& s, Memory memory, Shape
     p.arrived = batch.arrived.address();
     p.owners = batch.owners.address();
     p.counts = batch.counts.address();
-    launch_reorder(run.kernels.kernel("tw_reorder_int8_fp16"), p, shape, nullptr);
+    launch_reorder(run.kernels.kernel("tw_reorder_int8_fp16_seq"), p, shape, nullptr);
     batch.zero(run, s, batch.arrived.address());
     check_batch(run, what, s, batch.out.read<uint8_t>());
     check_counts(run, what, s, batch);
@@ -210,7 +210,7 @@ void by_gather(Run& run, const char* what, const Stream& s, size_t header_bytes,
     p.packets.count = static_cast<uint32_t>(addresses.size());
     p.slots = slot_list.address();
     p.arrived = batch.arrived.address();
-    launch_reorder(run.kernels.kernel("tw_reorder_int8_fp16"), p, {32, 8}, nullptr);
+    launch_reorder(run.kernels.kernel("tw_reorder_int8_fp16"), p, {8, 1}, nullptr);
     batch.zero(run, s, map.address());
     check_batch(run, what, kept, batch.out.read<uint8_t>());
     run.expect(batch.arrived.read<uint32_t>() == bitmap_of(kept), "%s: the bitmap differs from the window", what);
@@ -239,7 +239,7 @@ void by_place(Run& run, const char* what, const Stream& s, bool indexed, Memory 
         p.packets.addresses = address_list.address();
     }
     p.packets.base = packets.address();
-    launch_reorder(run.kernels.kernel("tw_reorder_int8_fp16"), p, {32, 4}, nullptr);
+    launch_reorder(run.kernels.kernel("tw_reorder_int8_fp16"), p, {4, 1}, nullptr);
     check_batch(run, what, kept, batch.out.read<uint8_t>());
 }
 
@@ -258,7 +258,7 @@ void refused(Run& run, const Stream& s) {
     p.slots = list.address();
     p.counts = batch.counts.address();
     p.arrived = batch.arrived.address();
-    launch_reorder(run.kernels.kernel("tw_reorder_int8_fp16"), p, {64, 2}, nullptr);
+    launch_reorder(run.kernels.kernel("tw_reorder_int8_fp16"), p, {2, 2}, nullptr);
     batch.zero(run, s, batch.arrived.address());
     check_batch(run, "refused", kept, batch.out.read<uint8_t>());
     const TwCounts got = batch.counts.read<TwCounts>()[0];
@@ -276,7 +276,7 @@ void test_modes(Run& run) {
         {slots / 2, 96, 1, {131, 21}, {160, 1}, static_cast<int>(slots / 8), 5, static_cast<int>(slots / 4)},
         {slots, 17, 6, {64, 12}, {90, 32}, slots > 64 ? 4000 : 60, 2, 50},  // hardly anything came
     };
-    const Shape shapes[] = {{32, 4}, {160, 1}, {64, 2}};
+    const Shape shapes[] = {{4, 1}, {1, 5}, {8, 2}};
     int n = 0;
     for (const StreamSpec& spec : specs) {
         const Stream s = make_stream(spec, 7 + n);
@@ -284,7 +284,7 @@ void test_modes(Run& run) {
         for (const Memory memory : {Memory::Device, Memory::Pinned}) {
             const char* where = memory == Memory::Device ? "device" : "pinned";
             for (const Shape& shape : shapes) {
-                std::snprintf(what, sizeof what, "by header, stream %d, %s, %u threads", n, where, shape.threads);
+                std::snprintf(what, sizeof what, "by header, stream %d, %s, %u warps", n, where, shape.pieces);
                 by_header(run, what, s, memory, shape);
             }
             for (const size_t bytes : {64, 60, 57}) {

@@ -80,7 +80,7 @@ void check(Run& run, const Case& c, bool by_place, const std::vector<float>& ab)
     p.network_order = c.network;
     p.channels = c.images.channels;
     p.plane = c.images.plane;
-    launch_reorder(run.kernels.kernel(name_of(c)), p, {32, 4}, nullptr);
+    launch_reorder(run.kernels.kernel(name_of(c)), p, {4, 1}, nullptr);
     if (!by_place) {
         const TwZero z{batch.address(), map.address(), 0, c.images.slots, p.slot_stride, p.slot_stride,
                        static_cast<uint32_t>(c.out.bytes), c.images.channels, c.images.plane};

@@ -46,7 +46,6 @@ inline std::vector<uint8_t> random_bytes(size_t n, uint64_t seed) {
 inline TwReorder plain_reorder() {
     TwReorder p;
     std::memset(&p, 0, sizeof p);
-    p.line_bytes = 32;
     return p;
 }
 

@@ -55,7 +55,7 @@ void check_type(Run& run, const InputType& in, bool network, const OutputType& o
         p.slots_per_batch = p.packets.count;
         p.slot_stride = static_cast<uint32_t>(PAYLOAD * 8 / in.bits * out.bytes);
         p.network_order = network;
-        launch_reorder(kernel, p, {32, 4}, nullptr);
+        launch_reorder(kernel, p, {4, 1}, nullptr);
         CHECK(cudaMemcpy(host.data(), batch.data(), batch.bytes(), cudaMemcpyDefault));
         const uint64_t wrong = check_slots(payloads, host.data(), in, network, out);
         run.expect(wrong == 0, "%s to %s%s: %llu slots of 8192 bytes, from value %llu on", in.name, out.name,
