@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use tensorwire_configs::{Options, SHIPPED, Verdict, check_str};
+use tensorwire_configs::{Backend, Options, SHIPPED, Verdict, check_str};
 
 #[path = "support/findings.rs"]
 mod findings;
@@ -56,7 +56,10 @@ struct Input {
     changes: Vec<Change>,
     cores: Option<Vec<u8>>,
     images_per_inference: Option<u32>,
+    backend: Option<u8>,
 }
+
+const BACKENDS: [Backend; 4] = [Backend::Auto, Backend::TensorRt, Backend::Onnx, Backend::None];
 
 const WORDS: [&str; 24] = [
     "true",
@@ -140,6 +143,7 @@ fuzz_target!(|input: Input| {
         cores_available: input.cores.map(|cores| cores.into_iter().map(u32::from).collect()),
         images_per_inference: input.images_per_inference,
         eth_dst: None,
+        backend: input.backend.map(|n| BACKENDS[usize::from(n) % BACKENDS.len()]),
     };
     let checked = check_str("x.yaml", &text.join("\n"), &options);
     findings::check(&checked);
