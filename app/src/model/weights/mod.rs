@@ -185,10 +185,12 @@ pub fn read(path: &Path) -> Result<Weights, ReadError> {
 /// [`ReadError`] when the content is damaged or holds something other than tensors.
 pub fn read_bytes(bytes: &[u8]) -> Result<Weights, ReadError> {
     match bytes {
+        // A length and a header. First, since a length may begin like either of the others; a zip
+        // has a method of compression where the brace is, an old `.pth` the end of a magic number.
+        [_, _, _, _, _, _, _, _, b'{', ..] => safetensors::parse(bytes),
         [b'P', b'K', 3, 4, ..] => pth::parse(bytes),
         // A pickle of protocol 2 to 5 without a zip around it.
         [0x80, 2..=5, ..] => Err(ReadError::LegacyPth),
-        [_, _, _, _, _, _, _, _, b'{', ..] => safetensors::parse(bytes),
         _ => Err(ReadError::UnknownFormat),
     }
 }

@@ -166,6 +166,18 @@ fn safetensors_of_each_type_are_read() {
     assert_eq!(weights.0.len(), 3, "the counter is left out");
 }
 
+/// A header of 640 bytes begins with 80 02 as the length is written, and so does an old `.pth`.
+#[test]
+fn a_header_of_any_length_is_one() {
+    for length in (64..2048).chain([0x0403_4b50]) {
+        let entry = r#"{"a":{"dtype":"F16","shape":[],"data_offsets":[0,2]}"#;
+        let header = format!("{entry}{}}}", " ".repeat(length - entry.len() - 1));
+        let weights = read_bytes(&safetensors(&header, &[0, 60]));
+        let weights = weights.unwrap_or_else(|error| panic!("{length} bytes: {error}"));
+        assert_eq!(weights.values("a"), [1.0]);
+    }
+}
+
 #[test]
 fn safetensors_that_do_not_add_up_are_refused() {
     let one = |entry: &str| safetensors(&format!(r#"{{"a":{entry}}}"#), &[0; 8]);
