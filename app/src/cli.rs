@@ -42,13 +42,18 @@ pub enum Command {
 
 /// `sim`.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).args(["seed", "seeds"]))]
+#[command(
+    group = clap::ArgGroup::new("what")
+        .required(true)
+        .args(["seed", "seeds", "trace"])
+        .multiple(true)
+)]
 pub struct SimArgs {
     /// Run one seed, and say everything about it
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Run the seeds from A to B − 1
-    #[arg(long, value_name = "A..B", value_parser = range)]
+    #[arg(long, value_name = "A..B", value_parser = range, conflicts_with = "seed")]
     pub seeds: Option<Range<u64>>,
     /// Threads of a sweep [default: one for each core]
     #[arg(
@@ -69,8 +74,12 @@ pub struct SimArgs {
     /// that the seed draws
     #[arg(long, value_name = "FILE|PRESET")]
     pub faults: Option<String>,
+    /// Step through what `run --record-trace` wrote and compare every decision; with --seed, write
+    /// down that run instead
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    pub trace: Option<PathBuf>,
     /// Look for a smaller run that fails in the same way, and print its faults as a file on stdout
-    #[arg(long, conflicts_with = "seeds")]
+    #[arg(long, conflicts_with_all = ["seeds", "trace"])]
     pub shrink: bool,
 }
 
@@ -364,6 +373,9 @@ pub struct RunArgs {
     /// Seed of the software wire's shuffle
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub sim_seed: u64,
+    /// Write down what the receiver meets, step by step, for `sim --trace`
+    #[arg(long, value_name = "FILE")]
+    pub record_trace: Option<PathBuf>,
 }
 
 /// `--seconds`: more than zero, fractions allowed, at most a year.

@@ -170,5 +170,18 @@ pub struct ConsumerEnd<'a> {
     signals: &'a Signals,
 }
 
+impl ConsumerEnd<'_> {
+    /// The oldest job, for a shell that does the consumer's part itself (a replay).
+    pub fn take_job(&mut self) -> Option<Job> {
+        self.jobs.pop()
+    }
+
+    /// Gives a batch buffer back to the producer. There is room for every buffer of its pool.
+    pub fn give_back(&mut self, burst: Burst<Free>) {
+        let returned = self.returns.push(burst);
+        debug_assert!(returned.is_ok(), "the return ring is full: {returned:?}");
+    }
+}
+
 #[cfg(test)]
 mod tests;

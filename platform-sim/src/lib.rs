@@ -8,6 +8,7 @@
 //! | [`infer`] | inference without a model: a CRC of each image, or nothing; fails as planned |
 //! | [`pool`] | the memory under all of it, reached through tokens; the only unsafe code here |
 //! | [`simulation`] | the whole pipeline in one thread, decided by a seed, checked every step |
+//! | [`trace`] | what a run on threads met, written down, and stepped through afterwards |
 //! | [`clock`], [`prng`] | virtual time and seeded numbers |
 //!
 //! `nic`, `wire`, `reorder` and `infer` implement the traits of `tensorwire_core::port` and run in
@@ -22,6 +23,7 @@ pub mod pool;
 pub mod prng;
 pub mod reorder;
 pub mod simulation;
+pub mod trace;
 pub mod wire;
 
 #[cfg(test)]

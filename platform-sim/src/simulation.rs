@@ -46,7 +46,7 @@ mod truth;
 mod violation;
 mod world;
 
-pub use driver::run;
+pub use driver::{record, run};
 pub use outcome::{Coverage, Ending, Failure, Outcome};
 pub use plan::{MINI, Plan, Weights};
 pub use schedule::Schedule;

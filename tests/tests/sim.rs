@@ -1,6 +1,7 @@
 //! `tensorwire sim` as a person runs it.
 
 use tensorwire_tests::Workplace;
+use tensorwire_tests::yaml::{Small, Yaml};
 
 #[test]
 fn one_seed_says_what_it_did_and_the_same_each_time() {
@@ -53,4 +54,50 @@ fn what_does_not_fit_together_is_a_usage_error() {
     for args in wrong {
         let _ = place.tensorwire(args).expect_code(2);
     }
+}
+
+/// Records a run of made-up frames that are lost and shuffled on their way, and steps through it.
+fn recorded(yaml: Yaml) {
+    let place = Workplace::new();
+    place.write("c.yaml", yaml);
+    let prepare = ["prepare", "--synthetic", "5", "--num-images", "400", "--config", "c.yaml"];
+    let _ = place.tensorwire(&prepare).expect_code(0);
+    let run = "run c.yaml --no-pin --backend none --json --quiet --sim-drop 1/50 --sim-shuffle 6 \
+               --record-trace t.trace";
+    let args: Vec<&str> = run.split_whitespace().collect();
+    let summary = place.tensorwire(&args).expect_code(4).json();
+    let output = place.tensorwire(&["sim", "--trace", "t.trace"]).expect_code(0);
+    let said = &output.stderr;
+    let placed = summary.pointer("/packets/placed").expect("a counter");
+    let missing = summary.pointer("/slots/missing").expect("a counter");
+    assert!(said.contains("1568 frames") && said.contains("the same decisions"), "{said}");
+    assert!(said.contains(&format!(" placed: {placed}, ")), "{said}\n{summary:#}");
+    assert!(said.contains(&format!(" missing: {missing}, ")), "{said}\n{summary:#}");
+    // Another packet came: another decision.
+    let trace = std::fs::read_to_string(place.file("t.trace")).expect("the trace");
+    let other = trace.replacen(" placed: ", " placed: 1", 1);
+    assert_ne!(trace, other);
+    place.write("other.trace", other);
+    let output = place.tensorwire(&["sim", "--trace", "other.trace"]).expect_code(1);
+    assert!(output.stderr.contains("another decision"), "{}", output.stderr);
+    place.write("cut.trace", &trace[..trace.len() / 2]);
+    let _ = place.tensorwire(&["sim", "--trace", "cut.trace"]).expect_code(7);
+}
+
+#[test]
+fn a_run_on_threads_is_stepped_through_afterwards() {
+    recorded(Yaml::small(Small::MINI));
+}
+
+#[test]
+fn a_run_with_a_poller_of_its_own_is_stepped_through_afterwards() {
+    recorded(Yaml::small(Small::MINI).with("tensorwire", "{ rx_poll: split }"));
+}
+
+#[test]
+fn a_simulated_run_is_recorded_and_stepped_through() {
+    let place = Workplace::new();
+    // A seed whose packets are not kept until their batch closes.
+    let _ = place.tensorwire(&["sim", "--seed", "3", "--trace", "t.trace"]).expect_code(0);
+    let _ = place.tensorwire(&["sim", "--trace", "t.trace"]).expect_code(0);
 }

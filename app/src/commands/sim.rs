@@ -1,6 +1,7 @@
 //! `sim`: the whole pipeline under a virtual clock and seeded faults; one seed, or many.
 
 use std::fs;
+use std::io::BufWriter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Mutex;
@@ -12,6 +13,8 @@ use tensorwire_core::geometry::Geometry;
 use tensorwire_core::time::Nanos;
 use tensorwire_sim::simulation::faults::{FaultPlan, PRESETS};
 use tensorwire_sim::simulation::{self as sim, Coverage, Ending, Outcome, Plan, Schedule};
+
+use tensorwire_sim::trace::{self, Replayed, TraceError};
 
 use super::{print, say, say_all};
 use crate::cli::SimArgs;
@@ -72,10 +75,12 @@ impl std::fmt::Display for Wrong {
 /// written.
 pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
     let schedule = args.faults.as_deref().map(schedule).transpose()?;
-    match (args.seed, &args.seeds) {
-        (Some(seed), _) => one(args, seed, schedule.as_ref()),
-        (None, Some(seeds)) => Ok(sweep(args, seeds.clone(), schedule.as_ref())),
-        (None, None) => Err(usage("a seed or a range of seeds is needed".to_owned())),
+    match (args.seed, &args.seeds, &args.trace) {
+        (Some(seed), _, Some(trace)) => record(args, seed, schedule.as_ref(), trace),
+        (Some(seed), _, None) => one(args, seed, schedule.as_ref()),
+        (None, Some(seeds), _) => Ok(sweep(args, seeds.clone(), schedule.as_ref())),
+        (None, None, Some(trace)) => replay_trace(trace),
+        (None, None, None) => Err(usage("a seed, seeds or a trace is needed".to_owned())),
     }
 }
 
@@ -207,6 +212,55 @@ fn replay(args: &SimArgs, seed: u64) -> String {
     format!("tensorwire sim --seed {seed}{steps}{faults}")
 }
 
+/// Writes down a simulated run.
+fn record(
+    args: &SimArgs,
+    seed: u64,
+    schedule: Option<&Schedule>,
+    path: &Path,
+) -> Result<ExitCode, Failure> {
+    let named = |error: &dyn std::fmt::Display| Failure {
+        exit: ExitCode::File,
+        reason: format!("{}: {error}", path.display()),
+    };
+    let file = fs::File::create(path).map_err(|error| named(&error))?;
+    match sim::record(&plan(args, seed, schedule), Box::new(BufWriter::new(file))) {
+        Ok(outcome) => {
+            say(&format!("seed {seed}: {} steps in {}", outcome.steps, path.display()));
+            Ok(ExitCode::Complete)
+        }
+        Err(sim::Failure::Plan(why)) => {
+            Err(usage(format!("seed {seed} cannot be recorded: {why}")))
+        }
+        Err(failure) => {
+            say(&format!("FAILED: {failure}"));
+            Ok(Wrong::Run(failure).exit())
+        }
+    }
+}
+
+/// Steps through a recorded run.
+fn replay_trace(path: &Path) -> Result<ExitCode, Failure> {
+    let named = |error: &dyn std::fmt::Display| Failure {
+        exit: ExitCode::File,
+        reason: format!("{}: {error}", path.display()),
+    };
+    let text = fs::read_to_string(path).map_err(|error| named(&error))?;
+    match trace::replay(&text) {
+        Ok(replayed) => {
+            let Replayed { steps, frames, batches, totals } = replayed;
+            say(&format!("{steps} steps, {frames} frames, {batches} batches: the same decisions"));
+            say(&totals);
+            Ok(ExitCode::Complete)
+        }
+        Err(error @ TraceError::Diverged { .. }) => {
+            say(&format!("FAILED: {}: {error}", path.display()));
+            Ok(ExitCode::Invariant)
+        }
+        Err(error) => Err(named(&error)),
+    }
+}
+
 /// What the threads of a sweep share.
 #[derive(Default)]
 struct Found {
@@ -295,6 +349,7 @@ mod tests {
             steps: Some(5),
             faults: Some("wire".to_owned()),
             shrink: false,
+            trace: None,
         };
         assert_eq!(told(&args, found, 1.0), ExitCode::Invariant, "a broken invariant weighs more");
         assert_eq!(replay(&args, 3), "tensorwire sim --seed 3 --steps 5 --faults wire");

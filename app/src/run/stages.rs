@@ -1,6 +1,8 @@
 //! Builds the stages of a run, puts the machines on their threads, and waits for them.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 
 use tensorwire_configs::{Backpressure, Missing, Receiver};
@@ -20,6 +22,7 @@ use tensorwire_kernels::Kernel;
 use tensorwire_sim::nic::{SwNic, SwRx, SwTx};
 use tensorwire_sim::pool::{BatchMemory, PacketView};
 use tensorwire_sim::reorder::CpuReorder;
+use tensorwire_sim::trace::{Header, Log, Recorded, SharedLog, Sizes};
 use tensorwire_sim::wire::Faulty;
 
 use super::backend::Backend;
@@ -137,27 +140,39 @@ impl Run<'_> {
         let geometry = &self.plan.config.geometry;
         let reorder = CpuReorder::at_placement(geometry, stages.memory)
             .map_err(|error| failure(ExitCode::Internal, error.to_string()))?;
-        let reorder = Timed::new(reorder, self.clock);
         let mut backlog: Vec<PacketDesc> = Vec::new();
         let rx_bufs = self.plan.nic.rx_bufs;
         backlog.resize_with(rx_bufs.max(MAX_POLL), PacketDesc::default);
         let consumer = self.consumer(stages.backend, stages.sink, stages.consumer_end, &progress);
         let config = self.producer_config(&self.flows()?);
+        let log = self.log(&config)?;
+        let logged = log.as_ref().map(|log| (Arc::clone(log), config.check.clone()));
+        let reorder = Timed::new(Recorded::new(reorder, logged.clone()), self.clock);
         let (pool, end) = (stages.pool, stages.producer_end);
         let signals = end.signals();
         let started = self.clock.now();
         let left = if self.plan.fused {
+            let rx = Recorded::new(rx, logged);
             let producer = Producer::new(config, rx, reorder, pool, end, &mut backlog);
             let none = None::<Poller<'_, SwRx<'_>>>;
-            self.threads(signals, producer, |_| (), none, consumer, transmitter, &progress)?
+            self.threads(signals, (producer, log), |_| (), none, consumer, transmitter, &progress)?
         } else {
             let mut split = Box::new(SplitLink::new());
             let (poller, queue) = split
                 .split(rx, packets, settings.rx_ring as usize * 2, rx_bufs)
                 .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
+            let queue = Recorded::new(queue, logged);
             let producer = Producer::new(config, queue, reorder, pool, end, &mut backlog);
-            let close = |queue: &SplitQueue<'_, PacketView>| queue.close();
-            self.threads(signals, producer, close, Some(poller), consumer, transmitter, &progress)?
+            let close = |queue: &Recorded<SplitQueue<'_, PacketView>>| queue.inner().close();
+            self.threads(
+                signals,
+                (producer, log),
+                close,
+                Some(poller),
+                consumer,
+                transmitter,
+                &progress,
+            )?
         };
         Ok(report::add_up(self.plan, started, self.clock.now(), left))
     }
@@ -184,6 +199,24 @@ impl Run<'_> {
         let tx = Faulty::new(tx, plan.faults, plan.nic.tx_buf_size)
             .map_err(|error| failure(ExitCode::Usage, error.to_string()))?;
         Ok(Transmitter::new(transmitter_config(plan), tx, frames))
+    }
+
+    /// The log of `--record-trace`.
+    fn log(&self, config: &ProducerConfig) -> Result<Option<SharedLog>, Failure> {
+        let Some(path) = &self.args.record_trace else { return Ok(None) };
+        let settings = &self.plan.config.settings;
+        let output = self.plan.config.regions.get(self.rx.output_region);
+        let sizes = Sizes {
+            queue_depth: settings.queue_depth as usize,
+            buffers: output.map_or(0, |region| region.buffers) as usize,
+            rx_bufs: self.plan.nic.rx_bufs,
+            accept_trailer: settings.accept_trailer,
+        };
+        let file = File::create(path)
+            .and_then(|file| Log::new(Box::new(BufWriter::new(file)), &Header::new(config, sizes)));
+        let named =
+            |error| failure(ExitCode::File, format!("--record-trace {}: {error}", path.display()));
+        Ok(Some(Arc::new(Mutex::new(file.map_err(named)?))))
     }
 
     fn flows(&self) -> Result<FlowTable, Failure> {
@@ -225,7 +258,7 @@ impl Run<'_> {
     fn threads<'a, Q>(
         &self,
         signals: &Signals,
-        producer: Producer<'a, Q, Timed<CpuReorder<'a>>>,
+        (producer, log): (RunProducer<'a, Q>, Option<SharedLog>),
         close: impl FnOnce(&Q) + Send,
         poller: Option<Poller<'_, SwRx<'_>>>,
         consumer: RunConsumer<'_>,
@@ -251,7 +284,7 @@ impl Run<'_> {
             let consumer = spawn(scope, &seats.consumer, body)?;
             let seat = producer_seat.clone();
             let body = watch.guard(move || {
-                let producer = produce(seat, signals, clock, producer);
+                let producer = produce(seat, signals, clock, producer, log.as_ref());
                 if let Ok(producer) = &producer {
                     close(producer.rx());
                 }
@@ -321,6 +354,7 @@ impl Run<'_> {
     }
 }
 
+type RunProducer<'a, Q> = Producer<'a, Q, Timed<Recorded<CpuReorder<'a>>>>;
 type RunConsumer<'a> = Consumer<'a, Timed<Backend<'a>>, Progress<'a, RunSink>>;
 type RunTransmitter<'a> = Transmitter<Faulty<SwTx<'a>>, &'a Frames>;
 

@@ -16,6 +16,7 @@ use tensorwire_core::pipeline::{Next, Signals};
 use tensorwire_core::port::{Infer, Reorder, RxQueue, Sink, TxQueue};
 use tensorwire_core::sync::Flag;
 use tensorwire_core::time::Nanos;
+use tensorwire_sim::trace::{self, SharedLog};
 
 use super::clock::{Clock, Waiting, drive};
 use super::pin::Pin;
@@ -94,24 +95,43 @@ pub fn consume<I: Infer, S: Sink>(
     Ok(Consumed { counters, failure, infer, sink })
 }
 
-/// Runs the producer to its end. The caller takes the last buffers back once the consumer has
-/// ended too.
+/// Runs the producer to its end, and writes down what it meets if there is a `log`. The caller
+/// takes the last buffers back once the consumer has ended too.
 ///
 /// # Errors
 ///
-/// A [`Failure`] when the thread cannot be pinned; the run is told to stop.
+/// A [`Failure`] when the thread cannot be pinned (the run is told to stop), or when the log
+/// cannot be written.
 pub fn produce<'a, Q: RxQueue, O: Reorder>(
     seat: Seat,
     signals: &Signals,
     clock: Clock,
     mut producer: Producer<'a, Q, O>,
+    log: Option<&SharedLog>,
 ) -> Result<Producer<'a, Q, O>, Failure> {
     let pinned = seat.pin.as_ref().map_or(Ok(()), Pin::apply);
     if pinned.is_err() {
         signals.stop.set();
     }
-    producer.start(clock.now());
-    drive(seat.waiting, || producer.step(clock.now()));
+    let now = clock.now();
+    producer.start(now);
+    let Some(log) = log else {
+        drive(seat.waiting, || producer.step(clock.now()));
+        return pinned.map(|()| producer);
+    };
+    trace::lock(log).start(now);
+    drive(seat.waiting, || {
+        let now = clock.now();
+        let next = producer.step(now);
+        let dead = signals.consumer_dead.get();
+        trace::lock(log).step(now, producer.status(), producer.buffers(), dead);
+        next
+    });
+    let written = trace::lock(log).finish(&producer.report());
+    written.map_err(|error| Failure {
+        exit: ExitCode::File,
+        reason: format!("--record-trace: cannot be written: {error}"),
+    })?;
     pinned.map(|()| producer)
 }
 

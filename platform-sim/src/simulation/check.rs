@@ -128,6 +128,7 @@ impl Look<'_, '_> {
     pub(super) fn step(&self, world: &mut World) -> Result<(), Violation> {
         self.packets(world)?;
         self.buffers(world)?;
+        self.bounds(world)?;
         let (counters, images) = (&self.counters, &self.status.images);
         Violation::count("images delivered", counters.delivered, world.taken.len() as u64)?;
         Violation::count("images the sink refused", counters.sink_failed, world.refused)?;
@@ -136,6 +137,23 @@ impl Look<'_, '_> {
             return Violation::count("images that came out", ended, images.pending);
         }
         Ok(())
+    }
+
+    /// Nothing grows with the length of the stream: all that waits anywhere is bounded by the plan.
+    /// (The core itself cannot grow: it is linked without an allocator, `core/link-proofs`.)
+    fn bounds(&self, world: &World) -> Result<(), Violation> {
+        let (plan, status) = (self.plan, &self.status);
+        let held = status.packets.held.saturating_sub(status.backlog as u64);
+        let jobs = status.pushed - self.counters.jobs;
+        let (windows, buffers) = (plan.windows as usize, plan.rx_bufs);
+        Violation::most("packets that are polled and wait", status.backlog, buffers)?;
+        // Those of a run, the one after it, and the one that waits for its window.
+        let most = world.truth.shape.confirmations() + 2;
+        Violation::most("packets that are held", held, most)?;
+        Violation::most("batches that are filled", self.buffers.1, windows)?;
+        Violation::most("jobs that wait", jobs, plan.queue_depth)?;
+        Violation::most("batches at the inference", self.consumer.0 + self.consumer.1, 3_usize)?;
+        Violation::most("packets that a reorder keeps", world.kept, buffers)
     }
 
     fn packets(&self, world: &mut World) -> Result<(), Violation> {

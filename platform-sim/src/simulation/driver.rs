@@ -2,12 +2,14 @@
 //! from outside, and when it is over.
 
 use std::cell::RefCell;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
 
 use tensorwire_core::burst::{BurstPool, PacketDesc};
 use tensorwire_core::geometry::Geometry;
 use tensorwire_core::limits::MAX_POLL;
 use tensorwire_core::pipeline::consumer::ConsumerFailure;
-use tensorwire_core::pipeline::producer::{EndReason, Producer, ProducerStatus};
+use tensorwire_core::pipeline::producer::{EndReason, Producer, ProducerConfig, ProducerStatus};
 use tensorwire_core::pipeline::{Link, Next, Signals};
 use tensorwire_core::port::TxQueue;
 use tensorwire_core::time::Nanos;
@@ -33,6 +35,7 @@ use crate::clock::VirtualClock;
 use crate::nic::SwNic;
 use crate::pool::BatchMemory;
 use crate::prng::Prng;
+use crate::trace::{self, Header, Log, Recorded, SharedLog, Sizes};
 
 /// The clock starts here, so that it can step back.
 const EPOCH: Nanos = Nanos::from_secs(3_600);
@@ -43,6 +46,24 @@ const EPOCH: Nanos = Nanos::from_secs(3_600);
 ///
 /// [`Failure`] when an invariant is broken, or when the numbers of the plan do not fit each other.
 pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
+    carry_out(plan, None)
+}
+
+/// Carries out a plan and writes a [`trace`](crate::trace) of it to `out`. Not for a plan whose
+/// packets are kept until their batch closes: when they come back is not in the trace.
+///
+/// # Errors
+///
+/// As [`run`]; [`Failure::Plan`] also for a plan that cannot be recorded, and where the trace
+/// cannot be written.
+pub fn record(plan: &Plan, out: Box<dyn Write + Send>) -> Result<Outcome, Failure> {
+    if plan.at_close.is_some() {
+        return Err(Failure::Plan("packets are kept until their batch closes".to_owned()));
+    }
+    carry_out(plan, Some(out))
+}
+
+fn carry_out(plan: &Plan, out: Option<Box<dyn Write + Send>>) -> Result<Outcome, Failure> {
     let geometry = Geometry::new(&plan.geometry).map_err(|all| refused(&all))?;
     let mut prng = Prng::new(plan.seed);
     let frames = Frames::new(&geometry, plan.images, &mut prng.child());
@@ -72,7 +93,10 @@ pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
 
     let reorder = reorder(plan, &geometry, &memory, view.clone(), &world)?;
     let config = producer_config(plan, &geometry)?;
-    let queue = Queue { side: &side, view, world: &world };
+    let log = out.map(|out| log(plan, &config, out)).transpose()?;
+    let logged = log.as_ref().map(|log| (Arc::clone(log), config.check.clone()));
+    let queue = Recorded::new(Queue { side: &side, view, world: &world }, logged.clone());
+    let reorder = Recorded::new(reorder, logged);
     let signals = producer_end.signals();
     let receiver = Producer::new(config, queue, reorder, pool, producer_end, &mut backlog);
     let ready_at = world.borrow_mut().injector.draw(Fault::EngineSlow).map_or(0, |a| 1 + a % 300);
@@ -97,6 +121,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
         prng: schedule.child(),
         steps: 0,
         trace: 0,
+        log,
     };
     simulation.run().map_err(|violation| Failure::Broken {
         seed: plan.seed,
@@ -105,7 +130,27 @@ pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
         violation,
         events: world.borrow().injector.happened().to_vec(),
     })?;
+    if let Some(log) = &simulation.log {
+        let report = simulation.receiver.report();
+        trace::lock(log).finish(&report).map_err(|error| refused(&error))?;
+    }
     Ok(simulation.outcome())
+}
+
+/// The log of a run of `plan`.
+fn log(
+    plan: &Plan,
+    config: &ProducerConfig,
+    out: Box<dyn Write + Send>,
+) -> Result<SharedLog, Failure> {
+    let sizes = Sizes {
+        queue_depth: plan.queue_depth,
+        buffers: plan.buffers,
+        rx_bufs: plan.rx_bufs,
+        accept_trailer: false,
+    };
+    let log = Log::new(out, &Header::new(config, sizes)).map_err(|error| refused(&error))?;
+    Ok(Arc::new(Mutex::new(log)))
 }
 
 /// The machines, in the order of [`Weights`].
@@ -149,6 +194,7 @@ struct Simulation<'p, 'c, 'n> {
     prng: Prng,
     steps: u64,
     trace: u64,
+    log: Option<SharedLog>,
 }
 
 impl Simulation<'_, '_, '_> {
@@ -212,6 +258,9 @@ impl Simulation<'_, '_, '_> {
             world.ready = true;
             self.started = world.now;
             self.receiver.start(world.now);
+            if let Some(log) = &self.log {
+                trace::lock(log).start(world.now);
+            }
         }
         let mut pause = |fault, machine: Machine, longest: u64| {
             if let Some(arg) = world.injector.draw(fault) {
@@ -277,7 +326,13 @@ impl Simulation<'_, '_, '_> {
                 let mut world = self.world.borrow_mut();
                 (world.poll, world.least_free) = (None, usize::MAX);
                 drop(world);
-                self.receiver.step(now)
+                let next = self.receiver.step(now);
+                if let Some(log) = &self.log {
+                    let (status, buffers) = (self.receiver.status(), self.receiver.buffers());
+                    let dead = self.signals.consumer_dead.get();
+                    trace::lock(log).step(now, status, buffers, dead);
+                }
+                next
             }
             // What it says last is what a dead thread says: nothing that others could wait for.
             Machine::Consumer if self.world.borrow().consumer_died => Next::Wait(None),
@@ -290,7 +345,7 @@ impl Simulation<'_, '_, '_> {
     /// is asked again.
     fn jump(&mut self, last: &mut [Next; 3]) {
         let (side, cable) = (self.side.borrow(), self.cable.borrow());
-        let retained = self.receiver.reorder().inner.retained();
+        let retained = self.receiver.reorder().inner().inner.retained();
         let held_up = side.rx.waiting() + side.held_up() + retained > 0 || cable.stalls();
         if held_up || self.paused.iter().any(|until| self.steps < *until) {
             *last = last.map(again);

@@ -22,9 +22,11 @@ use super::world::World;
 use crate::nic::{Oversize, SwNicConfig};
 use crate::pool::{BatchMemory, PacketView};
 use crate::reorder::CpuReorder;
+use crate::trace::Recorded;
 
 pub(super) type Sender<'c, 'n> = Transmitter<Plug<'c, 'n>, &'c Frames>;
-pub(super) type Receiver<'c, 'n> = Producer<'c, Queue<'c, 'n>, SimReorder<'c, 'c>>;
+pub(super) type Receiver<'c, 'n> =
+    Producer<'c, Recorded<Queue<'c, 'n>>, Recorded<SimReorder<'c, 'c>>>;
 
 /// The consumer, with one kind of inference or the other.
 #[derive(Debug)]

@@ -18,6 +18,15 @@ pub enum Violation {
         /// How many there should be.
         expected: u64,
     },
+    /// Something has grown beyond what the plan has room for.
+    Bound {
+        /// What.
+        what: &'static str,
+        /// How many there are.
+        found: u64,
+        /// How many there may be.
+        bound: u64,
+    },
     /// The sender sent a frame that was not due, or that is not right.
     Sent {
         /// How often it had begun again.
@@ -124,12 +133,24 @@ impl Violation {
     #[must_use]
     pub fn kind(&self) -> String {
         match self {
-            Self::Count { what, .. } | Self::Named { what, .. } => (*what).to_owned(),
+            Self::Count { what, .. } | Self::Named { what, .. } | Self::Bound { what, .. } => {
+                (*what).to_owned()
+            }
             other => {
                 let text = format!("{other:?}");
                 text.split([' ', '{']).next().unwrap_or_default().to_owned()
             }
         }
+    }
+
+    /// `found` is at most `bound`.
+    pub(super) fn most<A, B>(what: &'static str, found: A, bound: B) -> Result<(), Self>
+    where
+        u64: TryFrom<A> + TryFrom<B>,
+    {
+        let found = u64::try_from(found).unwrap_or(u64::MAX);
+        let bound = u64::try_from(bound).unwrap_or(0);
+        if found <= bound { Ok(()) } else { Err(Self::Bound { what, found, bound }) }
     }
 
     /// `found` is as many as `expected`.
@@ -143,6 +164,9 @@ impl fmt::Display for Violation {
         match *self {
             Self::Count { what, found, expected } => {
                 write!(f, "{what}: {found}, and it should be {expected}")
+            }
+            Self::Bound { what, found, bound } => {
+                write!(f, "{what}: {found}, and there may be {bound}")
             }
             Self::Sent { epoch, number } => {
                 write!(f, "frame {number} of epoch {epoch} was not sent as it should be")

@@ -25,7 +25,7 @@ use tensorwire_core::pipeline::consumer::{Consumer, ConsumerFailure};
 use tensorwire_core::pipeline::poller::{Poller, SplitLink, SplitQueue};
 use tensorwire_core::pipeline::producer::Producer;
 use tensorwire_core::pipeline::transmitter::{TransmitEnd, Transmitter};
-use tensorwire_core::pipeline::{Link, ProducerEnd};
+use tensorwire_core::pipeline::{ConsumerEnd, Link, ProducerEnd};
 use tensorwire_core::port::{SendError, SinkFault, StageError};
 use tensorwire_core::reassembly::{Busy, Reassembly};
 use tensorwire_core::ring::{CapacityError, Full, Receiver, Ring, Sender};
@@ -280,6 +280,8 @@ fn machines() {
         Link::new,
         Link::split,
         ProducerEnd::signals,
+        ConsumerEnd::take_job,
+        ConsumerEnd::give_back,
         Producer::<'static, Device, Device>::new,
         Producer::<'static, Device, Device>::start,
         Producer::<'static, Device, Device>::stop,
