@@ -3,7 +3,7 @@
 //! Everything that the producer decides follows from what it is handed: the time of each step, the
 //! frames of each poll, how many packet buffers are free, which batch buffers came back, whether
 //! the job ring had room, and the signals. [`Log`] writes these down in the order in which the
-//! producer met them; [`replay`] hands the same to a producer of its own and compares every
+//! producer met them; [`replay()`] hands the same to a producer of its own and compares every
 //! decision: which slots of which batch were placed when it was handed over or given up, and all
 //! counters. Steps in which nothing happened are left out.
 //!

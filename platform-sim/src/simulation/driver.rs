@@ -49,7 +49,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
     carry_out(plan, None)
 }
 
-/// Carries out a plan and writes a [`trace`](crate::trace) of it to `out`. Not for a plan whose
+/// Carries out a plan and writes a [`trace`] of it to `out`. Not for a plan whose
 /// packets are kept until their batch closes: when they come back is not in the trace.
 ///
 /// # Errors

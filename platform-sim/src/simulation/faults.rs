@@ -4,7 +4,7 @@
 //! *opportunities* (a frame sent, a step, a submission; the table of [`Fault`] says which) and has
 //! a generator of its own, so that one kind can be turned off without moving the others. What
 //! happened is written down as [`Event`]s, and a plan of events alone repeats it: that is what
-//! [`shrink`](super::shrink) works on.
+//! [`shrink`](super::shrink()) works on.
 //!
 //! A plan is part of a file, see [`Schedule`](super::Schedule). In it:
 //!
