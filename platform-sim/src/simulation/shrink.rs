@@ -1,10 +1,10 @@
 //! From a run that fails to the few faults that it takes.
 //!
-//! What happened in the failing run is a list of [events](super::faults::Event), and a plan of exactly these events
-//! fails in the same way. From there on smaller plans are tried, as long as one of them still fails
-//! in the same way: parts of the list left out, halves first, single events last (the method is
-//! Zeller's delta debugging); fewer images; a simpler scheduler. Every try is a run of its own, so
-//! the outcome is a plan that is known to fail.
+//! What happened in the failing run is a list of [events](super::faults::Event), and a plan of
+//! exactly these events fails in the same way. From there on smaller plans are tried, as long as
+//! one of them still fails in the same way: parts of the list left out, halves first, single
+//! events last (the method is Zeller's delta debugging); fewer images; a simpler scheduler. Every
+//! try is a run of its own, so the outcome is a plan that is known to fail.
 
 use super::driver::run;
 use super::faults::FaultPlan;

@@ -93,8 +93,9 @@ fn a_feature_file_that_cannot_be_is_refused_before_anything_is_read() {
     let keyed = |backend: &str| {
         case().with("inference_backend: none,", &format!("{backend}features: f.npy,"))
     };
+    // TW0810, which the check of the file tells.
     let (exit, reason) = keyed("inference_backend: none, ").refusal(&[]);
-    assert!(exit == 3 && reason.starts_with("tensorwire.features: there are no"), "{reason}");
+    assert!(exit == 3 && reason.ends_with("c.yaml: 1 error"), "{reason}");
     // The flag says what is not in the file: then nothing is wrong with the file.
     let (exit, reason) = keyed("").refusal(&["--backend", "none"]);
     assert!(exit == 7 && reason.contains("none.pcap"), "{reason}");
@@ -107,8 +108,12 @@ fn a_model_is_looked_at_before_the_capture() {
         case.with("inference_backend: none, ", "")
             .with("{height: 16", &format!("{{{model}height: 16"))
     };
+    // TW0809, which the check of the file tells.
     let (exit, reason) = case("").refusal(&[]);
-    assert!(exit == 3 && reason.starts_with("inference.onnx_path: is not given"), "{reason}");
+    assert!(exit == 3 && reason.ends_with("c.yaml: 1 error"), "{reason}");
+    // An engine is a model, for a build with TensorRT.
+    let (exit, reason) = case("engine_path: m.engine, ").refusal(&[]);
+    assert!(exit == 5 && reason.starts_with("inference.engine_path: "), "{reason}");
     let (exit, reason) = case("onnx_path: /nowhere/m.onnx, ").refusal(&[]);
     assert_eq!(exit, 7);
     assert!(reason.contains("/nowhere/m.onnx"), "{reason}");
