@@ -230,8 +230,14 @@ fn any_order_within_a_step_and_any_copy_is_right_for_any_seed() {
 /// Runs a capture that was taken apart, in the MINI geometry; gives the summary.
 #[track_caller]
 fn replay(change: impl FnOnce(&mut Pcap), code: i32) -> Value {
+    replay_of(Small::MINI, change, code)
+}
+
+/// The same for any geometry of 4 packets an image.
+#[track_caller]
+fn replay_of(small: Small, change: impl FnOnce(&mut Pcap), code: i32) -> Value {
     let place = Workplace::new();
-    place.write("c.yaml", Yaml::small(Small::MINI));
+    place.write("c.yaml", Yaml::small(small));
     let args = ["prepare", "--synthetic", "5", "--num-images", "64", "--config", "c.yaml"];
     let _ = place.tensorwire(&args).expect_code(0);
     let path = place.file("data/cifar10_resnet.pcap");
@@ -259,6 +265,22 @@ fn r02_r10_recorded_losses_are_named_by_image() {
     assert_eq!(named(&summary, "missing_ranges"), BTreeSet::from([5, 8, 9, 10, 11]));
     assert_eq!(number(&summary, "/images/delivered"), 64 - 7);
     assert_eq!(number(&summary, "/packets/placed"), 256 - 1 - 4 - 16 - 2);
+}
+
+#[test]
+fn r11_a_full_period_lost_shows_in_what_is_owed() {
+    // 32 packets in a row at 5 bits: the numbers go on as if nothing had happened, so the eight
+    // images are missed at the end of what is owed, not where they were.
+    let summary = replay_of(
+        Small { seq_bit_width: 5, ..Small::MINI },
+        |capture| drop(capture.records.drain(40..72)),
+        4,
+    );
+    assert_eq!(number(&summary, "/images/delivered"), 64 - 8, "{summary:#}");
+    assert_eq!(number(&summary, "/images/damaged"), 0);
+    assert_eq!(named(&summary, "missing_ranges"), (56..64).collect());
+    assert_eq!(number(&summary, "/slots/missing"), 0, "the numbers show no loss");
+    assert_eq!(number(&summary, "/discontinuities"), 0);
 }
 
 #[test]
