@@ -5,8 +5,8 @@
 #   ci/mutants.sh                 all of it (hours on two cores)
 #   ci/mutants.sh header window   these shards
 #
-# Prints the mutants that nothing catches. docs/verification.md says which of them are no fault.
-set -euo pipefail
+# Prints the mutants that nothing catches; one that hangs its tests is caught. docs/verification.md says which of them are no fault.
+set -efuo pipefail # -f: the patterns below are for cargo-mutants
 cd "$(dirname "$0")/.."
 
 if ! cargo mutants --version >/dev/null 2>&1; then
@@ -39,7 +39,7 @@ mutants() {
     rm -rf "${out:?}/$name"
     # 2 and 3 say that some were missed or hung, which the lists have.
     cargo mutants -p tensorwire-core -e '**/tests.rs' -e '**/loom_tests.rs' -E 'planted!' \
-        --baseline skip --timeout 20 --no-shuffle --colors never -o "$out/$name" "$@" || [ $? -le 3 ]
+        --baseline skip --timeout 20 --no-shuffle --colors never -o "$out/$name" "$@" || [[ $? =~ ^[23]$ ]]
 }
 
 lines() {

@@ -483,6 +483,19 @@ fn the_documented_pools() {
 }
 
 #[test]
+fn violations_are_added_up_in_order() {
+    let mut all = GeometrySpec { payload_bytes: 200, ..MINI }.violations();
+    all.extend(&GeometrySpec { packets_per_image: 3, ..MINI }.violations());
+    assert_eq!(codes(&all), ["payload", "packets-per-image", "payload", "sequence-space"]);
+}
+
+#[test]
+fn digits_are_grouped_from_ten_thousand_on() {
+    let shown = [0, 9_999, 10_000, 999_999, 1_000_000].map(|n| Grouped(n).to_string());
+    assert_eq!(shown, ["0", "9999", "10,000", "999,999", "1,000,000"]);
+}
+
+#[test]
 fn pools_out_of_range() {
     let check = |pools: Pools| codes(&DOCUMENTED.check_pools(&pools));
     for windows in [0, 5] {
@@ -494,6 +507,7 @@ fn pools_out_of_range() {
     }
     assert!(check(Pools { output_bufs: 256, ..POOLS }).is_empty());
     assert_eq!(check(Pools { output_bufs: 257, ..POOLS }), ["output-buffers-limit"]);
+    assert_eq!(check(Pools { output_bufs: 0, ..POOLS }), ["output-buffers"], "none is one fault");
     let all = u64::MAX;
     let huge = Pools { windows: all, queue_depth: all, rx_ring: all, rx_batch: all, ..POOLS };
     let expected = ["window", "queue-depth", "output-buffers", "queue-buffers", "retained-buffers"];

@@ -23,7 +23,8 @@ fn g01_a_ring_of_n_holds_n() {
                 assert!(!rx.is_empty());
             }
             assert_eq!((tx.free(), rx.len()), (0, capacity));
-            assert_eq!(tx.push(99), Err(Full(99)), "capacity {capacity}: one more went in");
+            let full = tx.push(99).expect_err("one more went in");
+            assert_eq!((full.0, full.to_string().as_str()), (99, "the ring is full"));
             assert_eq!(tx.push_batch(&mut [98]), 0);
             for i in 0..capacity {
                 assert_eq!(rx.pop(), Some(round + i));
