@@ -39,7 +39,9 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod close;
 mod describe;
+mod held;
 
 pub use action::{Action, Busy, DropCause, Gap, Place, ReassemblyCounters};
 
@@ -352,122 +354,9 @@ impl<P> Reassembly<P> {
         }
     }
 
-    /// Everything but the common case: plain behind, held, refuted, confirmed.
-    fn accept_other(&mut self, packet: P, wire: u32) {
-        let Some(position) = self.position else { return };
-        let agrees = self.last_held().is_some_and(|last| position.agree(wire, last));
-        let plain = match position.locate(wire) {
-            Distance::Ahead(d) if d <= position.step() => Some(position.next().wrapping_add(d)),
-            Distance::Ahead(_) => None,
-            Distance::Behind(d) if d > position.step() => None,
-            Distance::Behind(d) => {
-                position.next().checked_sub(d).filter(|&at| !agrees && self.fits(at, d))
-            }
-        };
-        let trusted = plain.is_some_and(|at| at >= position.next());
-        let refute = self.held_len > 0 && (plain.is_some() || !agrees);
-        self.after = match plain {
-            Some(extended) => After::Settle { extended, packet },
-            None => After::Hold { wire, packet },
-        };
-        if refute {
-            self.script = Script::Refute { at: 0, trusted };
-        } else {
-            self.run_after();
-        }
-    }
-
-    fn last_held(&self) -> Option<u32> {
-        let index = self.held_len.checked_sub(1)?;
-        self.held.get(index)?.as_ref().map(|held| held.wire)
-    }
-
-    /// Whether a packet `behind` the stream, at position `at`, may be a straggler of it: its slot
-    /// is empty in an open window, and is not one of those before the point where the stream began
-    /// (unless by as little as a shuffle explains).
-    fn fits(&self, at: u64, behind: u64) -> bool {
-        let batch = at >> self.batch_shift;
-        batch >= self.base
-            && batch < self.base.saturating_add(self.open)
-            && (behind <= u64::from(self.step) || at >= self.edge.to)
-            && !self.covered(at)
-    }
-
-    /// Whether the slot of position `at` is covered in an open window.
-    fn covered(&self, at: u64) -> bool {
-        let batch = at >> self.batch_shift;
-        batch >= self.base
-            && batch < self.base.saturating_add(self.open)
-            && self.window(batch).is_some_and(|w| w.contains(slot_of(at, self.packets_per_batch)))
-    }
-
     #[inline]
     fn window(&self, batch: u64) -> Option<&Window> {
         self.windows.get(window_index(batch))
-    }
-
-    /// Carries out what was to follow the refutation of the held packets.
-    fn run_after(&mut self) {
-        match core::mem::replace(&mut self.after, After::Nothing) {
-            After::Nothing => {}
-            After::Settle { extended, packet } => self.pending = Some((extended, packet)),
-            After::CloseUpTo { batch, cause } => self.close_up_to(batch, cause),
-            After::Hold { wire, packet } => {
-                if let Some(place) = self.held.get_mut(self.held_len) {
-                    *place = Some(Held { wire, packet });
-                    self.held_len += 1;
-                }
-                if self.held_len >= self.confirmations {
-                    self.judge_run();
-                }
-            }
-        }
-    }
-
-    /// `N` packets in a row agree with each other but not with the stream.
-    fn judge_run(&mut self) {
-        let Some(position) = self.position else { return };
-        let Some(first) = self.held.first().and_then(Option::as_ref).map(|held| held.wire) else {
-            return;
-        };
-        let anchor = position.next().wrapping_add(position.read_forward(first));
-        if matches!(position.locate(first), Distance::Ahead(_)) {
-            self.script = Script::Confirm { at: 0, wire: first, anchor };
-            return;
-        }
-        let run = self.held.iter().flatten();
-        let explained = run
-            .filter(|held| match position.locate(held.wire) {
-                Distance::Ahead(_) => false,
-                Distance::Behind(d) => {
-                    d <= position.step()
-                        && position.next().checked_sub(d).is_some_and(|at| self.fits(at, d))
-                }
-            })
-            .count();
-        if explained * 2 >= self.held_len {
-            self.script = Script::Refute { at: 0, trusted: false };
-            return;
-        }
-        let run = self.held.iter().flatten();
-        let start = run
-            .filter_map(|held| position.near(held.wire, first, anchor))
-            .min()
-            .unwrap_or(anchor)
-            .max(position.next());
-        self.counters.discontinuities += 1;
-        self.cut = Some(Span { from: position.next(), to: start });
-        // A batch that was reached never opens again, even if the run continues inside it.
-        let after = self.after_reached().max(start >> self.batch_shift);
-        self.close_up_to(after, CloseCause::Discontinuity);
-        self.script = Script::Confirm { at: 0, wire: first, anchor };
-    }
-
-    fn close_up_to(&mut self, batch: u64, cause: CloseCause) {
-        if batch > self.close_to {
-            self.close_to = batch;
-            self.close_cause = cause;
-        }
     }
 
     /// The next action of the last [`accept`](Self::accept), [`tick`](Self::tick),
@@ -483,12 +372,6 @@ impl<P> Reassembly<P> {
     #[inline]
     pub const fn is_due(&self) -> bool {
         self.due
-    }
-
-    #[inline]
-    fn close_is_due(&self) -> bool {
-        self.base < self.close_to
-            || self.window(self.base).is_some_and(|w| w.count() == self.packets_per_batch)
     }
 
     fn next_due_action(&mut self) -> Option<Action<P>> {
@@ -606,175 +489,6 @@ impl<P> Reassembly<P> {
         {
             self.counters.placed -= 1;
         }
-    }
-
-    /// Refutes the held packet `at`, then goes on to the next, then to what was to follow.
-    fn refute(&mut self, at: usize, trusted: bool) -> Option<Action<P>> {
-        let Some(held) = self.held.get_mut(at).and_then(Option::take) else {
-            self.held_len = 0;
-            self.script = Script::Idle;
-            self.run_after();
-            return None;
-        };
-        self.script = Script::Refute { at: at + 1, trusted };
-        let position = self.position?;
-        match position.locate(held.wire) {
-            Distance::Ahead(_) => {
-                self.counters.wild += 1;
-                Some(Action::Drop { packet: held.packet, cause: DropCause::Wild })
-            }
-            // A position before the beginning of all belongs to no window.
-            Distance::Behind(d) => match position.next().checked_sub(d) {
-                None => Some(self.drop_late(None, held.packet)),
-                Some(at) if self.fits(at, d) && !trusted && d > position.step() => {
-                    Some(self.drop_late(Some(at >> self.batch_shift), held.packet))
-                }
-                Some(at) if !self.fits(at, d) && !self.covered(at) => {
-                    Some(self.drop_late(Some(at >> self.batch_shift), held.packet))
-                }
-                Some(at) => self.settle(at, held.packet),
-            },
-        }
-    }
-
-    /// Places the held packet `at` where the confirmed run says.
-    fn confirm(&mut self, at: usize, wire: u32, anchor: u64) -> Option<Action<P>> {
-        if let Some(cut) = self.cut.take() {
-            // The windows before the gap have closed; the stream begins again behind it.
-            self.edge = cut;
-            self.edge_kind = Start::Discontinuity;
-        }
-        let Some(held) = self.held.get_mut(at).and_then(Option::take) else {
-            self.held_len = 0;
-            self.script = Script::Idle;
-            return None;
-        };
-        self.script = Script::Confirm { at: at + 1, wire, anchor };
-        let position = self.position?;
-        match position.near(held.wire, wire, anchor) {
-            Some(extended) => self.settle(extended, held.packet),
-            None => Some(self.drop_late(None, held.packet)),
-        }
-    }
-
-    /// Closes what the deadline demands. `now` must not include time in which the producer was
-    /// blocked, and the call is due only after a poll that returned fewer packets than asked for:
-    /// otherwise a stalled poller would cut batches whose packets wait in the NIC.
-    ///
-    /// The actions follow by [`Reassembly::next_action`]. Does nothing while actions are due.
-    pub fn tick(&mut self, now: Nanos) {
-        if self.timeout == Nanos::ZERO || self.due {
-            return;
-        }
-        self.now = now;
-        let timeout = if planted!(DeadlineHalf) { Nanos(self.timeout.0 / 2) } else { self.timeout };
-        let from_last = planted!(DeadlineFromLast);
-        let since = |w: &Window| if from_last { w.last_packet() } else { w.first_packet() };
-        let expired = (self.base..self.base.saturating_add(self.open)).rev().find(|&batch| {
-            self.window(batch).is_some_and(|w| w.count() > 0 && now.since(since(w)) >= timeout)
-        });
-        if let Some(batch) = expired {
-            let cause = CloseCause::Deadline;
-            self.refute_then(After::CloseUpTo { batch: batch + 1, cause }, false);
-        }
-    }
-
-    /// Closes the oldest open window as partial, to get its packets back. Does nothing while
-    /// actions are due or no window is open.
-    pub fn relieve(&mut self, now: Nanos) {
-        if self.due {
-            return;
-        }
-        self.now = now;
-        let oldest = (self.base..self.base.saturating_add(self.open))
-            .find(|&batch| self.window(batch).is_some_and(|w| w.count() > 0));
-        if let Some(batch) = oldest {
-            let cause = CloseCause::Pool;
-            self.refute_then(After::CloseUpTo { batch: batch + 1, cause }, false);
-        }
-    }
-
-    /// Ends the stream: held packets are refuted, open windows close. Does nothing while actions
-    /// are due.
-    pub fn finish(&mut self, now: Nanos) {
-        if self.due {
-            return;
-        }
-        self.now = now;
-        let batch = self.after_reached() - u64::from(planted!(LastStaysOpen));
-        self.refute_then(After::CloseUpTo { batch, cause: CloseCause::Shutdown }, true);
-    }
-
-    /// The batch after the last one that the stream reached, also when every packet of that was
-    /// taken back.
-    fn after_reached(&self) -> u64 {
-        match self.next().checked_sub(1) {
-            Some(last) => (last >> self.batch_shift) + 1,
-            None => self.base,
-        }
-    }
-
-    fn refute_then(&mut self, after: After<P>, trusted: bool) {
-        self.due = true;
-        self.after = after;
-        self.script = Script::Refute { at: 0, trusted };
-    }
-
-    /// Closes the batch at `base`, or passes over the run of empty ones that begins there.
-    fn close_base(&mut self) -> Action<P> {
-        let open = self.base..self.base.saturating_add(self.open);
-        let filled = open
-            .clone()
-            .find(|&batch| self.window(batch).is_some_and(|w| w.count() > 0))
-            .unwrap_or(u64::MAX);
-        if filled == self.base {
-            return self.close_window();
-        }
-        let end = filled.min(self.close_to);
-        let gap = self.describe_gap(self.base, end);
-        // One bit for each batch of the gap, as many as are remembered.
-        let passed = 1u64.checked_shl(small(gap.batches)).unwrap_or(0);
-        self.deadline_history = self.deadline_history.wrapping_mul(passed);
-        if self.close_cause == CloseCause::Deadline {
-            self.deadline_history |= passed.wrapping_sub(1);
-        }
-        self.base = end;
-        Action::Gap(gap)
-    }
-
-    fn close_window(&mut self) -> Action<P> {
-        let batch = self.base;
-        let index = window_index(batch);
-        let cause = match self.window(batch) {
-            Some(w) if w.count() == self.packets_per_batch => CloseCause::Complete,
-            _ => self.close_cause,
-        };
-        self.closed = self.describe(batch, cause);
-        self.counters.slots.batches += 1;
-        let partial = &mut self.counters.partial;
-        match cause {
-            CloseCause::Complete => {}
-            CloseCause::Moved => partial.moved += 1,
-            CloseCause::Deadline => partial.deadline += 1,
-            CloseCause::Pool => partial.pool += 1,
-            CloseCause::Discontinuity => partial.discontinuity += 1,
-            CloseCause::Shutdown => partial.shutdown += 1,
-        }
-        self.deadline_history =
-            self.deadline_history << 1 | u64::from(cause == CloseCause::Deadline);
-        self.closing = true;
-        #[expect(clippy::cast_possible_truncation, reason = "below MAX_WINDOWS = 4")]
-        let window = index as u8;
-        Action::Close { window }
-    }
-
-    fn finish_close(&mut self) {
-        let slots = self.packets_per_batch;
-        if let Some(window) = self.windows.get_mut(window_index(self.base)) {
-            window.clear(slots);
-        }
-        self.base += 1;
-        self.closing = false;
     }
 }
 

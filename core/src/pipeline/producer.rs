@@ -1,6 +1,8 @@
 //! The producer: polls the NIC, parses, places, closes batches and hands them to the consumer.
 #![forbid(unsafe_code)]
 
+mod handover;
+mod lifetime;
 mod report;
 mod settings;
 
@@ -11,11 +13,10 @@ use crate::burst::{Burst, BurstPool, Filling, PacketDesc};
 use crate::counters::{ImageCounters, PacketCounters, RangeList};
 use crate::limits::{MAX_POLL, MAX_WINDOWS};
 use crate::pipeline::backlog::Backlog;
-use crate::pipeline::{Anchor, Job, Next, ProducerEnd};
-use crate::port::{Event, Reorder, RxQueue};
-use crate::reassembly::{Action, DropCause, Gap, Place, Reassembly};
+use crate::pipeline::{Next, ProducerEnd};
+use crate::port::{Reorder, RxQueue};
+use crate::reassembly::{Action, DropCause, Place, Reassembly};
 use crate::time::Nanos;
-use crate::window::{CloseCause, Closed, ImageMask};
 
 /// How many packets lie between the one that is processed and the one whose bytes are asked for:
 /// at some 200 ns each, about as long as memory takes.
@@ -120,23 +121,6 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
         }
     }
 
-    /// The engine is ready: from now on packets are placed.
-    pub fn start(&mut self, now: Nanos) {
-        if self.phase == Phase::Waiting {
-            self.phase = Phase::Running;
-            self.started = now;
-            self.last_activity = now;
-        }
-    }
-
-    /// Ends the stream as if the stop signal had been raised, for another reason.
-    pub fn stop(&mut self, reason: EndReason) {
-        if matches!(self.phase, Phase::Waiting | Phase::Running) {
-            self.phase = Phase::Draining;
-            self.ended = Some(reason);
-        }
-    }
-
     /// What was counted so far; balanced at any time.
     #[must_use]
     pub fn report(&self) -> ProducerReport {
@@ -237,33 +221,6 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
             (Phase::Done, _) => Next::Done,
             (_, true) => Next::Again,
             (_, false) => Next::Wait(self.wake_up()),
-        }
-    }
-
-    /// The next time at which something happens by itself. Deadlines stand still while blocked.
-    fn wake_up(&self) -> Option<Nanos> {
-        if self.phase != Phase::Running || self.stalled.is_some() {
-            return None;
-        }
-        let deadline = self.reassembly.deadline().map(|at| at.plus(self.blocked));
-        let wait = if self.first_activity.is_some() {
-            self.config.quiesce_wait
-        } else {
-            self.config.startup_wait
-        };
-        let idle = self.last_activity.plus(wait);
-        let limit = self.config.time_limit.map(|limit| self.started.plus(limit));
-        [deadline, Some(idle), limit].into_iter().flatten().min()
-    }
-
-    fn heed_signals(&mut self) {
-        if !matches!(self.phase, Phase::Waiting | Phase::Running) {
-            return;
-        }
-        if self.end.signals.consumer_dead.get() {
-            self.stop(EndReason::ConsumerDead);
-        } else if self.end.signals.stop.get() {
-            self.stop(EndReason::Stopped);
         }
     }
 
@@ -497,165 +454,6 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
         }
     }
 
-    #[inline]
-    fn place(
-        &mut self,
-        window: u8,
-        slot: u32,
-        mut packet: PacketDesc,
-        now: Nanos,
-    ) -> Result<(), Action<PacketDesc>> {
-        let w = usize::from(window);
-        let Some(buffer) = self.buffers.get_mut(w) else {
-            self.retire(packet);
-            return Ok(());
-        };
-        if buffer.is_none() {
-            *buffer = self.pool.take().map(Burst::begin);
-        }
-        let Some(buffer) = buffer else {
-            if self.may_wait() {
-                return Err(Action::Place { window, slot, packet });
-            }
-            self.reassembly.unplace(window, slot);
-            self.packets.no_buffer += 1;
-            self.retire(packet);
-            return Ok(());
-        };
-        self.reorder.place(buffer, slot, &mut packet, &self.rx);
-        if let Some(newest) = self.newest.get_mut(w) {
-            *newest = now;
-        }
-        if packet.is_none() {
-            if let Some(kept) = self.kept.get_mut(w) {
-                *kept += 1;
-            }
-        } else {
-            self.retire(packet);
-        }
-        Ok(())
-    }
-
-    /// Hands the closed batch over, or gives it up. `Err` when it has to wait for the consumer.
-    fn close(&mut self, window: u8) -> Result<(), ()> {
-        let w = usize::from(window);
-        let closed = *self.reassembly.closed();
-        let Some(mut buffer) = self.buffers.get_mut(w).and_then(Option::take) else {
-            // Every packet of it was dropped for want of a buffer.
-            self.note_closed(&closed);
-            return Ok(());
-        };
-        let whole = u64::from(closed.whole.count());
-        let partial = closed.cause != CloseCause::Complete;
-        let given_up = whole == 0 || (partial && self.config.missing == MissingPolicy::Drop);
-        if !given_up && self.end.jobs.free() == 0 && self.may_wait() {
-            if let Some(slot) = self.buffers.get_mut(w) {
-                *slot = Some(buffer);
-            }
-            return Err(());
-        }
-        self.note_closed(&closed);
-        let kept = self.kept.get_mut(w).map_or(0, core::mem::take);
-        self.in_reorder += kept;
-        if given_up || self.end.jobs.free() == 0 {
-            self.reorder.abandon(&mut buffer);
-            self.recycle(buffer);
-            let dropped = &mut self.images.dropped;
-            if self.end.signals.consumer_dead.get() {
-                dropped.infer_failed += whole;
-            } else if given_up {
-                dropped.policy += whole;
-            } else if !planted!(UncountedDrop) {
-                dropped.queue_full += whole;
-            }
-            return Ok(());
-        }
-        self.hand_over(buffer, &closed, window);
-        Ok(())
-    }
-
-    fn hand_over(&mut self, mut buffer: Burst<Filling>, closed: &Closed, window: u8) {
-        let whole = u64::from(closed.whole.count());
-        let event = match self.reorder.start(&mut buffer, self.reassembly.slots(window)) {
-            Ok(event) => event,
-            Err(error) => {
-                self.recycle(buffer);
-                self.images.dropped.infer_failed += whole;
-                if error.fatal {
-                    self.stop(EndReason::ReorderFailed(error));
-                }
-                return;
-            }
-        };
-        let job = self.job(buffer, closed, event, window);
-        match self.end.jobs.push(job) {
-            Ok(()) => {
-                self.pushed += 1;
-                self.handed += whole;
-            }
-            // Cannot be: only this end pushes, and there was room.
-            Err(full) => {
-                self.images.dropped.queue_full += whole;
-                let burst = full.0.burst.discard();
-                let taken = self.pool.put(burst);
-                debug_assert!(taken.is_ok(), "its own buffer was refused: {taken:?}");
-            }
-        }
-    }
-
-    fn job(&self, buffer: Burst<Filling>, closed: &Closed, event: Event, window: u8) -> Job {
-        let images = u64::from(self.config.geometry.images_per_batch());
-        // A batch that a discontinuity closed lies before it.
-        let before = u64::from(closed.cause == CloseCause::Discontinuity);
-        let seen = self.reassembly.counters().discontinuities;
-        Job {
-            burst: buffer.seal(),
-            batch: closed.batch,
-            first_image: if planted!(LabelsByArrival) {
-                self.pushed * images
-            } else {
-                closed.batch * images
-            },
-            whole: closed.whole,
-            event,
-            last_packet: self.newest.get(usize::from(window)).copied().unwrap_or_default(),
-            anchor: Anchor {
-                join: self.reassembly.join().unwrap_or_default(),
-                discontinuities: seen - before,
-            },
-        }
-    }
-
-    fn recycle(&mut self, buffer: Burst<Filling>) {
-        let taken = self.pool.put(buffer.abandon());
-        debug_assert!(taken.is_ok(), "its own buffer was refused: {taken:?}");
-    }
-
-    /// Counts the images of a closed batch that are not whole, and names them.
-    fn note_closed(&mut self, closed: &Closed) {
-        if closed.cause == CloseCause::Complete {
-            return;
-        }
-        let first = closed.batch * u64::from(self.config.geometry.images_per_batch());
-        let name = |list: &mut RangeList, images: &ImageMask| {
-            for image in images.iter() {
-                let index = first + u64::from(image);
-                list.add(index, index);
-            }
-            u64::from(images.count())
-        };
-        self.images.damaged += name(&mut self.damaged, &closed.damaged);
-        self.images.missing += name(&mut self.missing, &closed.missing);
-        self.images.unfinished += u64::from(closed.unfinished.count());
-    }
-
-    fn note_gap(&mut self, gap: &Gap) {
-        for &(first, count) in gap.missing.iter().filter(|(_, count)| *count > 0) {
-            self.images.missing += count;
-            self.missing.add(first, first + count - 1);
-        }
-    }
-
     /// Where packets are kept until their batch closes: closes the oldest batch when the NIC is
     /// about to run out of buffers. Without this a stream with holes and no timeout would stop.
     fn relieve(&mut self, now: Nanos) {
@@ -667,48 +465,5 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
             self.reassembly.relieve(self.unblocked(now));
             self.run_actions(None, now);
         }
-    }
-
-    /// Whether the run is over; `silent`: the sender is done and nothing is left to process.
-    fn check_end(&mut self, now: Nanos, silent: bool) {
-        if self.phase != Phase::Running {
-            return;
-        }
-        let complete = self.config.owed_images.is_some_and(|owed| self.handed >= owed && owed > 0);
-        let waited = now.since(self.last_activity);
-        let reason = if complete {
-            EndReason::Complete
-        } else if silent {
-            EndReason::SenderDone
-        } else if self.config.time_limit.is_some_and(|limit| now.since(self.started) >= limit) {
-            EndReason::TimeLimit
-        } else if self.stalled.is_some() {
-            return;
-        } else if self.first_activity.is_none() && waited >= self.config.startup_wait {
-            EndReason::NothingArrived
-        } else if self.first_activity.is_some() && waited >= self.config.quiesce_wait {
-            EndReason::Quiet
-        } else {
-            return;
-        };
-        self.stop(reason);
-    }
-
-    /// The run is over: processes what was polled, then ends the stream.
-    fn drain(&mut self, now: Nanos) -> bool {
-        let mut busy = self.resume(now);
-        while planted!(StopForgets)
-            && let Some(packet) = self.backlog.pop()
-        {
-            self.retire(packet);
-        }
-        busy |= self.process(now);
-        if self.backlog.is_empty() && self.stalled.is_none() {
-            self.reassembly.finish(self.unblocked(now));
-            self.run_actions(None, now);
-            self.phase = Phase::Finishing;
-            busy = true;
-        }
-        busy
     }
 }
