@@ -1,7 +1,10 @@
-//! The software NIC that a configuration asks for.
+//! The NIC of a run: which kind a configuration asks for, and the one seam at which a kind of NIC
+//! is put under the pipeline.
 
-use tensorwire_configs::{Config, Receiver};
-use tensorwire_sim::nic::{NicError, Oversize, SwNicConfig, TxMode};
+use tensorwire_configs::{Address, Config, Mode, Receiver};
+use tensorwire_core::port::{PacketMemory, RxQueue, TxQueue};
+use tensorwire_sim::nic::{NicError, Oversize, SwNic, SwNicConfig, SwRx, SwTx, TxMode};
+use tensorwire_sim::pool::PacketView;
 
 use super::plan::failure;
 use crate::cli::{RunArgs, SimTx};
@@ -10,30 +13,142 @@ use crate::exit::{ExitCode, Failure};
 /// The address that the software NIC sends from: locally administered (IEEE 802, bit 1 of byte 0).
 const SOFTWARE_NIC_MAC: [u8; 6] = [0x02, 0x74, 0x77, 0, 0, 1];
 
-/// The NIC of `config`.
-///
-/// # Errors
-///
-/// A [`Failure`] (exit 5) when the configuration is right and the software NIC has no rings or
-/// pools of that size.
-pub fn plan(config: &Config, args: &RunArgs) -> Result<SwNicConfig, Failure> {
-    let rx = config.rx.as_ref().ok_or_else(|| {
-        failure(ExitCode::Internal, "a run without a receiver reached the software NIC")
-    })?;
-    let flows = rx
-        .reordered_flow_table()
-        .map_err(|error| failure(ExitCode::Config, format!("rx.flows: {error}")))?;
-    let frame_bytes = config.geometry.frame_bytes();
+/// A NIC that was opened, all its memory taken. The stages of a run are generic over this trait, so
+/// no call on the packet path is dynamic; a new kind of NIC is an implementation of it, a variant
+/// of [`NicPlan`], and an arm in `stages::execute`. It is shut down when it is dropped.
+pub trait Nic {
+    /// Where packets lie, for those who read them without having the queue.
+    type Memory<'n>: PacketMemory + Send
+    where
+        Self: 'n;
+    /// The receiving end.
+    type Rx<'n>: RxQueue + Send
+    where
+        Self: 'n;
+    /// The sending end.
+    type Tx<'n>: TxQueue + Send
+    where
+        Self: 'n;
+
+    /// Whether what was sent can be polled as soon as the sender is done with it. On a wire it may
+    /// still be under way then, and frames may come before anybody is ready for them.
+    const JOINED: bool;
+
+    /// Lends the ends that the configuration asked for. From here on the NIC receives: it is called
+    /// when the model is loaded and everything else is there.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] (exit 5) when the device cannot be started.
+    fn ends(&mut self) -> Result<EndsOf<'_, Self>, Failure>;
+}
+
+/// The ends of a NIC.
+#[derive(Debug)]
+pub struct Ends<T, R, M> {
+    /// The sending end, where something is sent.
+    pub tx: Option<T>,
+    /// The receiving end and its memory, where something is received.
+    pub rx: Option<(R, M)>,
+}
+
+/// The ends of a NIC of kind `N`.
+pub type EndsOf<'n, N> = Ends<<N as Nic>::Tx<'n>, <N as Nic>::Rx<'n>, <N as Nic>::Memory<'n>>;
+
+impl Nic for SwNic {
+    type Memory<'n> = PacketView;
+    type Rx<'n> = SwRx<'n>;
+    type Tx<'n> = SwTx<'n>;
+    const JOINED: bool = true;
+
+    fn ends(&mut self) -> Result<EndsOf<'_, Self>, Failure> {
+        let packets = self.packets();
+        let (tx, rx) = self.split();
+        Ok(Ends { tx: Some(tx), rx: Some((rx, packets)) })
+    }
+}
+
+/// The NIC that is going to be opened.
+#[derive(Clone, Debug)]
+pub enum NicPlan {
+    /// The software NIC: sender and receiver in this process.
+    Software(SwNicConfig),
+}
+
+impl NicPlan {
+    /// The NIC that `config` asks for.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`]: 5 for a device that this build cannot drive and for sizes that the device
+    /// does not have, 2 for a flag that means nothing to it.
+    pub fn of(config: &Config, mode: Mode, args: &RunArgs) -> Result<Self, Failure> {
+        refuse_devices(config, mode)?;
+        software(config, args).map(Self::Software)
+    }
+
+    /// The software NIC, if it is one.
+    #[must_use]
+    pub const fn software(&self) -> Option<&SwNicConfig> {
+        match self {
+            Self::Software(nic) => Some(nic),
+        }
+    }
+}
+
+/// Packet buffers of the receiver; 0 without one.
+#[must_use]
+pub fn rx_bufs(config: &Config) -> usize {
+    let region = config.rx.as_ref().and_then(|rx| config.regions.get(rx.region));
+    region.map_or(0, |region| region.buffers as usize)
+}
+
+/// The longest frame that the sender has a buffer for, in bytes.
+#[must_use]
+pub fn tx_buf_size(config: &Config) -> usize {
     let region = config.tx.as_ref().and_then(|tx| config.regions.get(tx.region));
-    let (tx_bufs, tx_buf_size) =
-        region.map_or((1, frame_bytes), |r| (r.buffers as usize, r.buffer_bytes as usize));
+    region.map_or(config.geometry.frame_bytes(), |region| region.buffer_bytes as usize)
+}
+
+/// What needs a device library that this build does not have.
+fn refuse_devices(config: &Config, mode: Mode) -> Result<(), Failure> {
+    let rx = config.rx.as_ref().map(|rx| (&rx.interface, &rx.address));
+    let tx = config.tx.as_ref().map(|tx| (&tx.interface, &tx.address));
+    for (name, address) in [rx, tx].into_iter().flatten() {
+        if !config.software_loopback || *address != Address::Loopback {
+            return Err(failure(
+                ExitCode::Device,
+                format!(
+                    "interface `{name}` at {address} needs DPDK, and this build has no DPDK; with \
+                     `loopback: \"sw\"` and `address: loopback` the software NIC runs anywhere"
+                ),
+            ));
+        }
+    }
+    if mode != Mode::Both {
+        return Err(failure(
+            ExitCode::Device,
+            format!(
+                "mode `{mode}`: the software NIC joins sender and receiver of one process, so both \
+                 have to run"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn software(config: &Config, args: &RunArgs) -> Result<SwNicConfig, Failure> {
+    let flows = config.rx.as_ref().map(Receiver::reordered_flow_table).transpose();
+    let flows = flows.map_err(|error| failure(ExitCode::Config, format!("rx.flows: {error}")))?;
+    let isolated = config.rx.as_ref().is_some_and(|rx| rx.flow_isolation);
+    let region = config.tx.as_ref().and_then(|tx| config.regions.get(tx.region));
     let eth_src = config.tx.as_ref().filter(|tx| tx.offload_eth_src).map(|_| SOFTWARE_NIC_MAC);
     let nic = SwNicConfig {
-        rx_bufs: rx_bufs(config, rx),
-        rx_buf_size: frame_bytes,
+        rx_bufs: rx_bufs(config),
+        rx_buf_size: config.geometry.frame_bytes(),
         rx_ring: config.settings.rx_ring as usize,
-        tx_bufs,
-        tx_buf_size,
+        tx_bufs: region.map_or(1, |region| region.buffers as usize),
+        tx_buf_size: tx_buf_size(config),
         tx_ring: config.settings.tx_ring as usize,
         // A run that is bounded by time measures what gets through, as on a wire; one that sends
         // something is to arrive whole.
@@ -43,15 +158,10 @@ pub fn plan(config: &Config, args: &RunArgs) -> Result<SwNicConfig, Failure> {
         },
         oversize: Oversize::Cut,
         tx_eth_src: eth_src,
-        flows: rx.flow_isolation.then_some(flows),
+        flows: flows.filter(|_| isolated),
     };
     nic.check().map_err(|error| refused(&error))?;
     Ok(nic)
-}
-
-/// Packet buffers of the receiver.
-fn rx_bufs(config: &Config, rx: &Receiver) -> usize {
-    config.regions.get(rx.region).map_or(0, |region| region.buffers as usize)
 }
 
 /// In the words of the configuration.

@@ -6,17 +6,17 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use tensorwire_configs::{Address, Config, Mode, Options, RxPoll, Severity};
+use tensorwire_configs::{Config, Mode, Options, RxPoll, Severity};
 use tensorwire_core::geometry::{ElementType, Geometry};
 use tensorwire_core::pipeline::transmitter::FrameSource;
 use tensorwire_kernels::Conversion;
-use tensorwire_sim::nic::SwNicConfig;
 use tensorwire_sim::wire::{MAX_SHUFFLE, WireFaults};
 
 use super::backend::Model;
 use super::data::{DataSet, capture_path};
 use super::frames::Frames;
-use super::{nic, pin};
+use super::nic::NicPlan;
+use super::pin;
 use crate::cli::{ModeArg, RunArgs};
 use crate::dataset::Labels;
 use crate::exit::{ExitCode, Failure, Owed};
@@ -79,8 +79,8 @@ pub struct Plan {
     pub features: Option<FeatureFile>,
     /// What the payload becomes in the batch.
     pub conversion: Conversion,
-    /// The software NIC.
-    pub nic: SwNicConfig,
+    /// The NIC.
+    pub nic: NicPlan,
     /// What its wire does to frames.
     pub faults: WireFaults,
     /// Whether poller and producer are one thread.
@@ -172,11 +172,11 @@ impl Plan {
         let ready = ready_file(args)?;
         let eth_dst = eth_dst(args)?;
         let faults = faults(args)?;
-        let (mode, config) = configured(args, eth_dst, talk)?;
+        let (mode, config, nic) = configured(args, eth_dst, talk)?;
         let talk = talk.of(&config);
         let conversion = conversion(&config.geometry)?;
-        let nic = nic::plan(&config, args)?;
-        let model = Model::of(&config)?;
+        // A sender neither infers nor needs the model to be there.
+        let model = if config.rx.is_some() { Model::of(&config)? } else { None };
         let capture = capture_path(args, &config);
         let passes = passes(args, capture.is_some());
         let once = passes == Passes::Once;
@@ -224,7 +224,7 @@ fn configured(
     args: &RunArgs,
     eth_dst: Option<[u8; 6]>,
     talk: Talk,
-) -> Result<(Mode, Config), Failure> {
+) -> Result<(Mode, Config, NicPlan), Failure> {
     let options = Options {
         cores_available: if args.no_pin { None } else { Some(pin::available()?) },
         eth_dst,
@@ -237,11 +237,11 @@ fn configured(
         ModeArg::Both => Mode::Both,
     });
     let (mode, mut config) = load_config(&args.config, &options, mode, talk)?;
-    refuse_devices(&config, mode)?;
+    let nic = NicPlan::of(&config, mode, args)?;
     if let Some(name) = &args.model {
         apply_model(&mut config, name)?;
     }
-    Ok((mode, config))
+    Ok((mode, config, nic))
 }
 
 /// What is probably not meant.
@@ -368,32 +368,6 @@ fn eth_dst(args: &RunArgs) -> Result<Option<[u8; 6]>, Failure> {
             ),
         )),
     }
-}
-
-/// What needs a device library that this build does not have.
-fn refuse_devices(config: &Config, mode: Mode) -> Result<(), Failure> {
-    let rx = config.rx.as_ref().map(|rx| (&rx.interface, &rx.address));
-    let tx = config.tx.as_ref().map(|tx| (&tx.interface, &tx.address));
-    for (name, address) in [rx, tx].into_iter().flatten() {
-        if !config.software_loopback || *address != Address::Loopback {
-            return Err(failure(
-                ExitCode::Device,
-                format!(
-                    "interface `{name}` at {address} needs DPDK, and this build has no DPDK; with \
-                     `loopback: \"sw\"` and `address: loopback` the software NIC runs anywhere"
-                ),
-            ));
-        }
-    }
-    if mode != Mode::Both {
-        return Err(failure(
-            ExitCode::Device,
-            format!(
-                "mode `{mode}`: the software NIC joins sender and receiver of one process, so both have to run"
-            ),
-        ));
-    }
-    Ok(())
 }
 
 /// `--model`: another network of the same family.

@@ -67,9 +67,9 @@ pub(super) fn add_up(plan: &Plan, started: Nanos, ended: Nanos, left: Left) -> S
     Summary::new(&facts, sink.map_or_else(SinkReport::default, |sink| sink.inner().report()))
 }
 
-fn split<T>(result: Result<T, Failure>) -> (Option<T>, Option<Failure>) {
+fn split<T>(result: Result<Option<T>, Failure>) -> (Option<T>, Option<Failure>) {
     match result {
-        Ok(value) => (Some(value), None),
+        Ok(value) => (value, None),
         Err(failure) => (None, Some(failure)),
     }
 }

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
 use tensorwire_configs::{Backpressure, Missing, Receiver};
 use tensorwire_core::burst::{BurstPool, PacketDesc};
-use tensorwire_core::flow::FlowTable;
 use tensorwire_core::header::PacketCheck;
 use tensorwire_core::limits::MAX_POLL;
 use tensorwire_core::pipeline::consumer::{Consumer, ConsumerCounters};
@@ -15,12 +15,12 @@ use tensorwire_core::pipeline::poller::{Poller, SplitLink, SplitQueue};
 use tensorwire_core::pipeline::producer::{self, Producer, ProducerConfig, ProducerReport};
 use tensorwire_core::pipeline::transmitter::{Transmitter, TransmitterConfig};
 use tensorwire_core::pipeline::{ConsumerEnd, Link, ProducerEnd, Signals};
-use tensorwire_core::port::RxQueue;
+use tensorwire_core::port::{Reorder, RxQueue, TxQueue};
 use tensorwire_core::sync::{Flag, Published};
 use tensorwire_core::time::Nanos;
 use tensorwire_kernels::Kernel;
-use tensorwire_sim::nic::{SwNic, SwRx, SwTx};
-use tensorwire_sim::pool::{BatchMemory, PacketView};
+use tensorwire_sim::nic::{NicError, SwNic};
+use tensorwire_sim::pool::BatchMemory;
 use tensorwire_sim::reorder::CpuReorder;
 use tensorwire_sim::trace::{Header, Log, Recorded, SharedLog, Sizes};
 use tensorwire_sim::wire::Faulty;
@@ -28,14 +28,18 @@ use tensorwire_sim::wire::Faulty;
 use super::backend::Backend;
 use super::clock::Clock;
 use super::frames::Frames;
+use super::nic::{EndsOf, Nic, NicPlan};
 use super::pin::Pin;
 use super::plan::{Passes, Plan, failure};
 use super::progress::Progress;
 use super::seats::Seats;
 use super::signals::StopRequest;
-use super::threads::{Seat, Transmitted, Watch, consume, outcome, poll, produce, transmit};
+use super::threads::{
+    Consumed, Readiness, Seat, Transmitted, Watch, consume, linger_on_wire, outcome, poll, produce,
+    transmit,
+};
 use super::timed::Timed;
-use super::{output, report};
+use super::{nic, output, report};
 use crate::cli::RunArgs;
 use crate::exit::{ExitCode, Failure, Owed};
 use crate::sink::{FeatureSink, Latency, Summary, TimedSink};
@@ -44,45 +48,21 @@ use crate::sink::{FeatureSink, Latency, Summary, TimedSink};
 /// the inference of a batch takes, on a slow machine for minutes; whatever is slower is stuck.
 const STALL_AFTER: Nanos = Nanos::from_secs(600);
 
-/// Runs the plan: builds everything, starts the threads, waits, and adds up.
+/// Runs the plan: opens the NIC, builds everything, starts the threads, waits, and adds up.
 pub(super) fn execute(
     plan: &Plan,
     args: &RunArgs,
     clock: Clock,
     stop: &StopRequest,
 ) -> Result<Summary, Failure> {
-    let config = &plan.config;
-    let geometry = &config.geometry;
-    let rx = config.rx.as_ref().ok_or_else(|| {
-        failure(ExitCode::Internal, "a run without a receiver reached the software NIC")
-    })?;
-    let seats = Seats::here(config, plan.fused, args.no_pin, plan.talk)?;
-    // Before the model is loaded, which takes seconds: a place that cannot be written is told now.
-    let features = output::features(plan)?;
-    let output = config.regions.get(rx.output_region).map_or(0, |region| region.buffers);
-    let pool = BurstPool::new(output as usize)
-        .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
-    let memory = BatchMemory::new(&pool, geometry.batch_bytes(), Kernel::new(plan.conversion))
-        .map_err(|error| failure(ExitCode::Device, error.to_string()))?;
-    let mut nic = SwNic::new(plan.nic.clone())
-        .map_err(|error| failure(ExitCode::Device, error.to_string()))?;
-    // The model's own threads are made here, before any thread of ours is pinned.
-    let backend = Backend::load(plan.model.as_ref(), &memory, plan.talk)?;
-    let sink = output::sink(plan, args.json, features)?;
-    let mut link = Box::new(Link::new());
-    let (producer_end, consumer_end) = link
-        .split(config.settings.queue_depth as usize, output as usize)
-        .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
-    let run = Run { plan, args, clock, stop, seats, rx };
-    run.go(Stages {
-        pool,
-        memory: &memory,
-        backend,
-        sink,
-        nic: &mut nic,
-        producer_end,
-        consumer_end,
-    })
+    let seats = Seats::here(&plan.config, plan.fused, args.no_pin, plan.talk)?;
+    let run = Run { plan, args, clock, stop, seats };
+    match &plan.nic {
+        NicPlan::Software(config) => {
+            let refused = |error: NicError| failure(ExitCode::Device, error.to_string());
+            run.on(|| SwNic::new(config.clone()).map_err(refused))
+        }
+    }
 }
 
 /// What a run consists of besides its stages.
@@ -92,24 +72,24 @@ struct Run<'a> {
     clock: Clock,
     stop: &'a StopRequest,
     seats: Seats,
-    rx: &'a Receiver,
 }
 
+/// The stages that a receiver has behind its NIC.
 struct Stages<'a> {
+    rx: &'a Receiver,
     pool: BurstPool,
     memory: &'a BatchMemory,
     backend: Backend<'a>,
     sink: FeatureSink,
-    nic: &'a mut SwNic,
     producer_end: ProducerEnd<'a>,
     consumer_end: ConsumerEnd<'a>,
 }
 
-/// What the threads left behind.
+/// What the threads left behind; `None` for those that the run did not have.
 pub(super) struct Left {
-    pub(super) producer: Result<ProducerOutcome, Failure>,
-    pub(super) consumer: Result<ConsumerOutcome, Failure>,
-    pub(super) sender: Result<Transmitted, Failure>,
+    pub(super) producer: Result<Option<ProducerOutcome>, Failure>,
+    pub(super) consumer: Result<Option<ConsumerOutcome>, Failure>,
+    pub(super) sender: Result<Option<Transmitted>, Failure>,
 }
 
 /// What the producer left behind, once the consumer has ended too.
@@ -131,31 +111,74 @@ pub(super) struct ConsumerOutcome {
 pub(super) type RunSink = TimedSink<FeatureSink, Box<dyn FnMut() -> Nanos + Send>>;
 
 impl Run<'_> {
-    fn go(&self, stages: Stages<'_>) -> Result<Summary, Failure> {
+    /// Runs on the NIC that `open` opens.
+    fn on<N: Nic>(&self, open: impl FnOnce() -> Result<N, Failure>) -> Result<Summary, Failure> {
+        match &self.plan.config.rx {
+            Some(rx) => self.receive(rx, open),
+            None => self.send(&mut open()?),
+        }
+    }
+
+    /// A run with a receiver, and a sender too if there is something to send.
+    fn receive<N: Nic>(
+        &self,
+        rx: &Receiver,
+        open: impl FnOnce() -> Result<N, Failure>,
+    ) -> Result<Summary, Failure> {
+        let (plan, config) = (self.plan, &self.plan.config);
+        // Before the model is loaded, which takes seconds: a place that cannot be written is told
+        // now.
+        let features = output::features(plan)?;
+        let output = config.regions.get(rx.output_region).map_or(0, |region| region.buffers);
+        let pool = BurstPool::new(output as usize)
+            .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
+        let batch = config.geometry.batch_bytes();
+        let memory = BatchMemory::new(&pool, batch, Kernel::new(plan.conversion))
+            .map_err(|error| failure(ExitCode::Device, error.to_string()))?;
+        let mut nic = open()?;
+        // The model's own threads are made here, before any thread of ours is pinned.
+        let backend = Backend::load(plan.model.as_ref(), &memory, plan.talk)?;
+        let sink = output::sink(plan, self.args.json, features)?;
+        let mut link = Box::new(Link::new());
+        let (producer_end, consumer_end) = link
+            .split(config.settings.queue_depth as usize, output as usize)
+            .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
+        let memory = &memory;
+        let ends = nic.ends()?;
+        self.go::<N>(Stages { rx, pool, memory, backend, sink, producer_end, consumer_end }, ends)
+    }
+
+    fn go<N: Nic>(&self, stages: Stages<'_>, ends: EndsOf<'_, N>) -> Result<Summary, Failure> {
         let settings = &self.plan.config.settings;
         let progress = Published::new();
-        let packets = stages.nic.packets();
-        let (tx, rx) = stages.nic.split();
-        let transmitter = self.transmitter(tx)?;
+        let (rx, packets) = ends.rx.ok_or_else(|| no_end("receive"))?;
+        let transmitter = self.plan.frames.as_ref().map(|frames| self.transmitter(ends.tx, frames));
+        let transmitter = transmitter.transpose()?;
         let geometry = &self.plan.config.geometry;
         let reorder = CpuReorder::at_placement(geometry, stages.memory)
             .map_err(|error| failure(ExitCode::Internal, error.to_string()))?;
         let mut backlog: Vec<PacketDesc> = Vec::new();
-        let rx_bufs = self.plan.nic.rx_bufs;
+        let rx_bufs = nic::rx_bufs(&self.plan.config);
         backlog.resize_with(rx_bufs.max(MAX_POLL), PacketDesc::default);
         let consumer = self.consumer(stages.backend, stages.sink, stages.consumer_end, &progress);
-        let config = self.producer_config(&self.flows()?);
-        let log = self.log(&config)?;
+        let config = self.producer_config(stages.rx)?;
+        let log = self.log(stages.rx, &config)?;
         let logged = log.as_ref().map(|log| (Arc::clone(log), config.check.clone()));
         let reorder = Timed::new(Recorded::new(reorder, logged.clone()), self.clock);
         let (pool, end) = (stages.pool, stages.producer_end);
-        let signals = end.signals();
+        let crew = Crew {
+            signals: end.signals(),
+            seats: self.seats.clone(),
+            clock: self.clock,
+            joined: N::JOINED,
+            progress: &progress,
+        };
         let started = self.clock.now();
         let left = if self.plan.fused {
             let rx = Recorded::new(rx, logged);
             let producer = Producer::new(config, rx, reorder, pool, end, &mut backlog);
-            let none = None::<Poller<'_, SwRx<'_>>>;
-            self.threads(signals, (producer, log), |_| (), none, consumer, transmitter, &progress)?
+            let none = None::<Poller<'_, N::Rx<'_>>>;
+            self.threads(&crew, (producer, log), |_| (), none, consumer, transmitter)?
         } else {
             let mut split = Box::new(SplitLink::new());
             let (poller, queue) = split
@@ -163,18 +186,44 @@ impl Run<'_> {
                 .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
             let queue = Recorded::new(queue, logged);
             let producer = Producer::new(config, queue, reorder, pool, end, &mut backlog);
-            let close = |queue: &Recorded<SplitQueue<'_, PacketView>>| queue.inner().close();
-            self.threads(
-                signals,
-                (producer, log),
-                close,
-                Some(poller),
-                consumer,
-                transmitter,
-                &progress,
-            )?
+            let close = |queue: &Recorded<SplitQueue<'_, _>>| queue.inner().close();
+            self.threads(&crew, (producer, log), close, Some(poller), consumer, transmitter)?
         };
         Ok(report::add_up(self.plan, started, self.clock.now(), left))
+    }
+
+    /// A run that only sends.
+    fn send<N: Nic>(&self, nic: &mut N) -> Result<Summary, Failure> {
+        let frames = self.plan.frames.as_ref();
+        let frames = frames.ok_or_else(|| {
+            failure(ExitCode::Internal, "a run with neither receiver nor frames was planned")
+        })?;
+        let transmitter = self.transmitter(nic.ends()?.tx, frames)?;
+        // Only for its signals: there is nobody to hand a batch to.
+        let mut link = Box::new(Link::new());
+        let (end, _) =
+            link.split(1, 1).map_err(|error| failure(ExitCode::Internal, error.to_string()))?;
+        let (signals, clock) = (end.signals(), self.clock);
+        let started = clock.now();
+        let limit = self.time_limit().map(|limit| started.plus(limit));
+        let mut watch = Watch::new();
+        let sender = thread::scope(|scope| {
+            let seat = self.seats.transmitter.clone();
+            let own = seat.clone();
+            let body = watch.guard(move || transmit(own, signals, clock, transmitter));
+            let sender = spawn(scope, &seat, body)?;
+            self.announce();
+            let stop = |_: &Failure| signals.stop.set();
+            self.seats.main.as_ref().map_or(Ok(()), Pin::apply).inspect_err(stop)?;
+            watch.wait(|| {
+                if self.stop.requested() || limit.is_some_and(|limit| clock.now() >= limit) {
+                    signals.stop.set();
+                }
+            });
+            Ok(outcome("tw-sender", sender.join()))
+        })?;
+        let left = Left { producer: Ok(None), consumer: Ok(None), sender: sender.map(Some) };
+        Ok(report::add_up(self.plan, started, clock.now(), left))
     }
 
     fn consumer<'a>(
@@ -191,25 +240,27 @@ impl Run<'_> {
         Consumer::new(end, Timed::new(backend, clock), sink, images, plan.images_per_inference())
     }
 
-    fn transmitter<'a>(&'a self, tx: SwTx<'a>) -> Result<RunTransmitter<'a>, Failure> {
-        let plan = self.plan;
-        let frames = plan.frames.as_ref().ok_or_else(|| {
-            failure(ExitCode::Internal, "a run without frames reached the sender")
-        })?;
-        let tx = Faulty::new(tx, plan.faults, plan.nic.tx_buf_size)
+    fn transmitter<'a, T: TxQueue>(
+        &self,
+        tx: Option<T>,
+        frames: &'a Frames,
+    ) -> Result<RunTransmitter<'a, T>, Failure> {
+        let tx = tx.ok_or_else(|| no_end("transmit"))?;
+        let size = nic::tx_buf_size(&self.plan.config);
+        let tx = Faulty::new(tx, self.plan.faults, size)
             .map_err(|error| failure(ExitCode::Usage, error.to_string()))?;
-        Ok(Transmitter::new(transmitter_config(plan), tx, frames))
+        Ok(Transmitter::new(transmitter_config(self.plan), tx, frames))
     }
 
     /// The log of `--record-trace`.
-    fn log(&self, config: &ProducerConfig) -> Result<Option<SharedLog>, Failure> {
+    fn log(&self, rx: &Receiver, config: &ProducerConfig) -> Result<Option<SharedLog>, Failure> {
         let Some(path) = &self.args.record_trace else { return Ok(None) };
         let settings = &self.plan.config.settings;
-        let output = self.plan.config.regions.get(self.rx.output_region);
+        let output = self.plan.config.regions.get(rx.output_region);
         let sizes = Sizes {
             queue_depth: settings.queue_depth as usize,
             buffers: output.map_or(0, |region| region.buffers) as usize,
-            rx_bufs: self.plan.nic.rx_bufs,
+            rx_bufs: nic::rx_bufs(&self.plan.config),
             accept_trailer: settings.accept_trailer,
         };
         let file = File::create(path)
@@ -219,20 +270,22 @@ impl Run<'_> {
         Ok(Some(Arc::new(Mutex::new(file.map_err(named)?))))
     }
 
-    fn flows(&self) -> Result<FlowTable, Failure> {
-        self.rx
-            .reordered_flow_table()
-            .map_err(|error| failure(ExitCode::Config, format!("rx.flows: {error}")))
+    fn time_limit(&self) -> Option<Nanos> {
+        let nanos = |seconds: Duration| u64::try_from(seconds.as_nanos()).unwrap_or(u64::MAX);
+        self.args.seconds.map(|seconds| Nanos(nanos(seconds)))
     }
 
-    fn producer_config(&self, flows: &FlowTable) -> ProducerConfig {
+    fn producer_config(&self, rx: &Receiver) -> Result<ProducerConfig, Failure> {
         let (plan, settings) = (self.plan, &self.plan.config.settings);
         let geometry = plan.config.geometry;
-        ProducerConfig {
+        let flows = rx
+            .reordered_flow_table()
+            .map_err(|error| failure(ExitCode::Config, format!("rx.flows: {error}")))?;
+        Ok(ProducerConfig {
             geometry,
-            check: PacketCheck::new(&geometry, flows, settings.verify, settings.accept_trailer),
+            check: PacketCheck::new(&geometry, &flows, settings.verify, settings.accept_trailer),
             windows: settings.window,
-            timeout: self.rx.timeout,
+            timeout: rx.timeout,
             missing: match settings.missing {
                 Missing::Passthrough => producer::MissingPolicy::Passthrough,
                 Missing::Drop => producer::MissingPolicy::Drop,
@@ -241,34 +294,31 @@ impl Run<'_> {
                 Backpressure::Block => producer::Backpressure::Block,
                 Backpressure::Drop => producer::Backpressure::Drop,
             },
-            poll: (self.rx.batch_size as usize).min(MAX_POLL),
+            poll: (rx.batch_size as usize).min(MAX_POLL),
             rx_ring: settings.rx_ring as usize,
             startup_wait: Nanos::from_secs(u64::from(settings.startup_wait_s)),
-            quiesce_wait: Nanos::from_secs(u64::from(settings.quiesce_wait_s)),
+            quiesce_wait: self.quiesce_wait(),
             owed_images: self.args.expected_images,
-            time_limit: self
-                .args
-                .seconds
-                .map(|s| Nanos(u64::try_from(s.as_nanos()).unwrap_or(u64::MAX))),
-        }
+            time_limit: self.time_limit(),
+        })
     }
 
     /// Starts the threads, consumer first, says that the receiver is ready, and waits.
-    #[expect(clippy::too_many_arguments, reason = "one for each machine, and what ties them")]
-    fn threads<'a, Q>(
+    fn threads<Q, R, T>(
         &self,
-        signals: &Signals,
-        (producer, log): (RunProducer<'a, Q>, Option<SharedLog>),
+        crew: &Crew<'_>,
+        (producer, log): (RunProducer<'_, Q>, Option<SharedLog>),
         close: impl FnOnce(&Q) + Send,
-        poller: Option<Poller<'_, SwRx<'_>>>,
+        poller: Option<Poller<'_, R>>,
         consumer: RunConsumer<'_>,
-        transmitter: RunTransmitter<'_>,
-        progress: &Published,
+        transmitter: Option<RunTransmitter<'_, T>>,
     ) -> Result<Left, Failure>
     where
         Q: RxQueue + Send,
+        R: RxQueue + Send,
+        T: TxQueue + Send,
     {
-        let (seats, clock) = (self.seats.clone(), self.clock);
+        let (seats, clock, signals) = (crew.seats.clone(), crew.clock, crew.signals);
         let (producer_seat, sender_seat) = (seats.producer, seats.transmitter);
         let bar = self.plan.talk.progress(self.expected(), "images", "images");
         let mut watch = Watch::new();
@@ -276,6 +326,10 @@ impl Run<'_> {
         // that knows when nothing of it is on its way any more.
         let on_wire = Flag::new();
         let sent = if poller.is_some() { &on_wire } else { &signals.sender_done };
+        // Nothing can come early from a sender that is started when the receiver is ready.
+        let readiness = Readiness::new(crew.joined || poller.is_none());
+        let readiness = &readiness;
+        let early = (!crew.joined).then_some(readiness);
         thread::scope(|scope| {
             // What is started waits for what is not, unless it is told: each failure raises the
             // flag that ends those before it.
@@ -284,7 +338,7 @@ impl Run<'_> {
             let consumer = spawn(scope, &seats.consumer, body)?;
             let seat = producer_seat.clone();
             let body = watch.guard(move || {
-                let producer = produce(seat, signals, clock, producer, log.as_ref());
+                let producer = produce(seat, signals, clock, producer, log.as_ref(), early);
                 if let Ok(producer) = &producer {
                     close(producer.rx());
                 }
@@ -297,43 +351,51 @@ impl Run<'_> {
                 None => None,
                 Some((poller, seat)) => {
                     let own = seat.clone();
-                    let body = watch.guard(move || poll(own, signals, sent, poller));
+                    let body = watch.guard(move || poll(own, signals, sent, readiness, poller));
                     Some(spawn(scope, &seat, body).inspect_err(stop)?)
                 }
             };
+            while early.is_some_and(|early| !early.reached()) && !producer.is_finished() {
+                thread::sleep(Duration::from_millis(1));
+            }
             self.announce();
-            let seat = sender_seat.clone();
-            let body = watch.guard(move || transmit(seat, signals, sent, clock, transmitter));
-            let sender = spawn(scope, &sender_seat, body).inspect_err(stop)?;
+            let sending = match transmitter {
+                None => None,
+                Some(transmitter) => {
+                    let seat = sender_seat.clone();
+                    let linger = (!crew.joined).then_some(self.quiesce_wait());
+                    let body = watch.guard(move || {
+                        let left = transmit(seat, signals, clock, transmitter);
+                        linger_on_wire(signals, clock, linger);
+                        sent.set();
+                        left
+                    });
+                    Some(spawn(scope, &sender_seat, body).inspect_err(stop)?)
+                }
+            };
             // Last: a thread inherits the cores of the one that makes it.
             seats.main.as_ref().map_or(Ok(()), Pin::apply).inspect_err(stop)?;
             watch.wait(|| {
                 if self.stop.requested() || producer.is_finished() {
                     signals.stop.set();
                 }
-                bar.set_position(progress.get());
+                bar.set_position(crew.progress.get());
             });
             bar.finish_and_clear();
-            let consumer = outcome("tw-consumer", consumer.join()).map(|left| {
-                let sink = left.sink.into_inner();
-                let words = left.infer.inner().last_error();
-                let words = words.or_else(|| sink.inner().fault().map(ToString::to_string));
-                ConsumerOutcome {
-                    counters: left.counters,
-                    failure: left.failure.map(|failure| report::why(&failure, words)),
-                    infer: left.infer.latency().clone(),
-                    sink,
-                }
-            });
-            let producer = outcome("tw-producer", producer.join()).map(|mut p| ProducerOutcome {
-                all_free: p.all_buffers_free(),
-                report: p.report(),
-                reorder: p.reorder().latency().clone(),
-            });
-            let sender = outcome("tw-sender", sender.join());
+            let consumer = outcome("tw-consumer", consumer.join()).map(consumed);
+            let producer = outcome("tw-producer", producer.join()).map(produced);
+            let sender = sending.map(|thread| outcome("tw-sender", thread.join())).transpose();
             let polled = polling.map_or(Ok(()), |thread| outcome("tw-poller", thread.join()));
-            Ok(Left { producer: polled.and(producer), consumer, sender })
+            Ok(Left {
+                producer: polled.and(producer).map(Some),
+                consumer: consumer.map(Some),
+                sender,
+            })
         })
+    }
+
+    fn quiesce_wait(&self) -> Nanos {
+        Nanos::from_secs(u64::from(self.plan.config.settings.quiesce_wait_s))
     }
 
     fn expected(&self) -> u64 {
@@ -356,7 +418,43 @@ impl Run<'_> {
 
 type RunProducer<'a, Q> = Producer<'a, Q, Timed<Recorded<CpuReorder<'a>>>>;
 type RunConsumer<'a> = Consumer<'a, Timed<Backend<'a>>, Progress<'a, RunSink>>;
-type RunTransmitter<'a> = Transmitter<Faulty<SwTx<'a>>, &'a Frames>;
+type RunTransmitter<'a, T> = Transmitter<Faulty<T>, &'a Frames>;
+
+/// What all threads of a receiving run share.
+struct Crew<'a> {
+    signals: &'a Signals,
+    seats: Seats,
+    clock: Clock,
+    /// See [`Nic::JOINED`].
+    joined: bool,
+    progress: &'a Published,
+}
+
+fn no_end(side: &str) -> Failure {
+    failure(ExitCode::Internal, format!("the NIC was opened without its {side} side"))
+}
+
+/// What the producer leaves behind, once the consumer has ended.
+fn produced<Q: RxQueue, O: Reorder>(mut producer: Producer<'_, Q, Timed<O>>) -> ProducerOutcome {
+    ProducerOutcome {
+        all_free: producer.all_buffers_free(),
+        report: producer.report(),
+        reorder: producer.reorder().latency().clone(),
+    }
+}
+
+/// What the consumer leaves behind, with the words of the stage that failed.
+fn consumed(left: Consumed<Timed<Backend<'_>>, Progress<'_, RunSink>>) -> ConsumerOutcome {
+    let sink = left.sink.into_inner();
+    let words = left.infer.inner().last_error();
+    let words = words.or_else(|| sink.inner().fault().map(ToString::to_string));
+    ConsumerOutcome {
+        counters: left.counters,
+        failure: left.failure.map(|failure| report::why(&failure, words)),
+        infer: left.infer.latency().clone(),
+        sink,
+    }
+}
 
 fn spawn<'scope, R: Send + 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,

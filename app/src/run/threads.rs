@@ -95,8 +95,63 @@ pub fn consume<I: Infer, S: Sink>(
     Ok(Consumed { counters, failure, infer, sink })
 }
 
+/// How a receiver becomes ready on a wire: what came before is polled and given back, and counts as
+/// early; then the producer starts, and then the world is told.
+#[derive(Debug)]
+pub struct Readiness {
+    /// The NIC has been found empty once (or the producer polls it itself and will see).
+    emptied: Flag,
+    /// The producer has started.
+    started: Flag,
+}
+
+/// The longest time for which early packets are looked for: a sender that does not wait for the
+/// receiver leaves no poll empty.
+const EARLY_WAIT: Nanos = Nanos::from_millis(100);
+
+impl Readiness {
+    /// Not ready yet. `emptied`: no poller has to find the NIC empty first.
+    #[must_use]
+    pub fn new(emptied: bool) -> Self {
+        let readiness = Self { emptied: Flag::new(), started: Flag::new() };
+        if emptied {
+            readiness.emptied.set();
+        }
+        readiness
+    }
+
+    /// Whether the producer has started.
+    #[must_use]
+    pub fn reached(&self) -> bool {
+        self.started.get()
+    }
+}
+
+/// Gives back what came before the producer was ready.
+fn discard_early<'a, Q: RxQueue, O: Reorder>(
+    readiness: &Readiness,
+    clock: Clock,
+    producer: &mut Producer<'a, Q, O>,
+    stepped: impl Fn(Nanos, &Producer<'a, Q, O>),
+) {
+    let end = clock.now().plus(EARLY_WAIT);
+    loop {
+        // Read before the step: what the poller had passed on by then is polled by it.
+        let emptied = readiness.emptied.get();
+        let now = clock.now();
+        let next = producer.step(now);
+        stepped(now, producer);
+        match next {
+            Next::Again if now < end => {}
+            Next::Wait(_) if !emptied && now < end => thread::yield_now(),
+            _ => return,
+        }
+    }
+}
+
 /// Runs the producer to its end, and writes down what it meets if there is a `log`. The caller
-/// takes the last buffers back once the consumer has ended too.
+/// takes the last buffers back once the consumer has ended too. `early`: packets may have come
+/// before it is ready, and somebody waits until it is.
 ///
 /// # Errors
 ///
@@ -108,13 +163,23 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
     clock: Clock,
     mut producer: Producer<'a, Q, O>,
     log: Option<&SharedLog>,
+    early: Option<&Readiness>,
 ) -> Result<Producer<'a, Q, O>, Failure> {
     let pinned = seat.pin.as_ref().map_or(Ok(()), Pin::apply);
     if pinned.is_err() {
         signals.stop.set();
     }
+    let record = |now: Nanos, producer: &Producer<'a, Q, O>| {
+        let Some(log) = log else { return };
+        let dead = signals.consumer_dead.get();
+        trace::lock(log).step(now, producer.status(), producer.buffers(), dead);
+    };
+    if let Some(readiness) = early {
+        discard_early(readiness, clock, &mut producer, record);
+    }
     let now = clock.now();
     producer.start(now);
+    early.inspect(|readiness| readiness.started.set());
     let Some(log) = log else {
         drive(seat.waiting, || producer.step(clock.now()));
         return pinned.map(|()| producer);
@@ -123,8 +188,7 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
     drive(seat.waiting, || {
         let now = clock.now();
         let next = producer.step(now);
-        let dead = signals.consumer_dead.get();
-        trace::lock(log).step(now, producer.status(), producer.buffers(), dead);
+        record(now, &producer);
         next
     });
     let written = trace::lock(log).finish(&producer.report());
@@ -145,6 +209,7 @@ pub fn poll<Q: RxQueue>(
     seat: Seat,
     signals: &Signals,
     sent: &Flag,
+    readiness: &Readiness,
     mut poller: Poller<'_, Q>,
 ) -> Result<(), Failure> {
     let pinned = seat.pin.as_ref().map_or(Ok(()), Pin::apply);
@@ -155,6 +220,9 @@ pub fn poll<Q: RxQueue>(
         // Read before the poll: what was sent before the flag was raised is then found.
         let all_sent = sent.get();
         let next = poller.step();
+        if poller.drained() {
+            readiness.emptied.set();
+        }
         if all_sent && poller.drained() {
             signals.sender_done.set();
         }
@@ -163,7 +231,7 @@ pub fn poll<Q: RxQueue>(
     pinned
 }
 
-/// Runs the sender to its end, or until the run stops, and raises `sent`.
+/// Runs the sender to its end, or until the run stops.
 ///
 /// # Errors
 ///
@@ -171,7 +239,6 @@ pub fn poll<Q: RxQueue>(
 pub fn transmit<T: TxQueue, F: FrameSource>(
     seat: Seat,
     signals: &Signals,
-    sent: &Flag,
     clock: Clock,
     mut transmitter: Transmitter<T, F>,
 ) -> Result<Transmitted, Failure> {
@@ -184,11 +251,19 @@ pub fn transmit<T: TxQueue, F: FrameSource>(
         // Nobody may be left to receive what the wire still holds, so it is not waited for.
         if signals.stop.get() { Next::Done } else { transmitter.step(clock.now()) }
     });
-    sent.set();
     let end = transmitter.end().or(Some(TransmitEnd::Stopped));
     let (counters, owed) = (*transmitter.counters(), transmitter.owed());
     let (wire, span) = (transmitter.queue().stats(), clock.now().since(began));
     pinned.map(|()| Transmitted { counters, owed, end, wire, span })
+}
+
+/// Waits until what was sent must have come: for `linger`, or until the run stops. `None`: it has
+/// come already.
+pub fn linger_on_wire(signals: &Signals, clock: Clock, linger: Option<Nanos>) {
+    let Some(end) = linger.map(|linger| clock.now().plus(linger)) else { return };
+    while clock.now() < end && !signals.stop.get() {
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Something that waits for threads to end, and does something now and then meanwhile.

@@ -1,4 +1,4 @@
-use tensorwire_sim::nic::TxMode;
+use tensorwire_sim::nic::{SwNicConfig, TxMode};
 
 use super::*;
 use crate::run::stages::transmitter_config;
@@ -11,6 +11,10 @@ fn another_network_renames_the_file_only() {
     let renamed = rename("resnet50/resnet50.onnx", "resnet18");
     assert_eq!(renamed.as_deref(), Some("resnet50/resnet18.onnx"));
     assert_eq!(rename("resnet50/features.onnx", "resnet18"), None);
+}
+
+fn software(plan: Plan) -> SwNicConfig {
+    plan.nic.software().expect("a loopback").clone()
 }
 
 fn labels(plan: &Plan) -> Option<&[u16]> {
@@ -187,7 +191,7 @@ fn s03_more_images_owed_than_sent_end_the_run_with_4() {
 
 #[test]
 fn the_wire_is_lossless_unless_time_bounds_the_run_or_a_flag_says_so() {
-    let mode = |flags: &[&str]| Case::new().planned(flags).nic.mode;
+    let mode = |flags: &[&str]| software(Case::new().planned(flags)).mode;
     assert_eq!(mode(&[]), TxMode::Lossless);
     assert_eq!(mode(&["--seconds", "1"]), TxMode::Wire);
     assert_eq!(mode(&["--seconds", "1", "--sim-tx", "lossless"]), TxMode::Lossless);
@@ -254,7 +258,7 @@ bench_rx:";
     let summary = plan.run(&[]);
     assert_eq!((summary.exit_code, summary.images.delivered), (0, 8), "{}", summary.exit_reason);
     assert_eq!(summary.packets.placed, 32);
-    assert_eq!(plan.planned(&[]).nic.flows.map(|flows| flows.len()), Some(1));
+    assert_eq!(software(plan.planned(&[])).flows.map(|flows| flows.len()), Some(1));
 }
 
 #[test]
