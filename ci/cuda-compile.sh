@@ -47,7 +47,7 @@ for architecture in "${architectures[@]}"; do
     targets+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
 done
 targets+=(-gencode "arch=compute_${architectures[0]},code=compute_${architectures[0]}")
-"$nvcc" -ccbin "$host" -std=c++17 -O3 --threads 2 --fatbin "${targets[@]}" -Xptxas -v \
+"$nvcc" -ccbin "$host" -std=c++17 -O3 --threads 2 --compress-mode=size --fatbin "${targets[@]}" -Xptxas -v \
     kernels/cuda/tensorwire.cu -o "$cache/tensorwire.fatbin" 2>"$cache/report" || {
     cat "$cache/report" >&2
     exit 1

@@ -91,4 +91,17 @@ typedef struct TwGather {
     uint32_t padding; /* 0 */
 } TwGather;
 
+/* The same sizes stand in `drivers/cuda/src/abi.rs`: whoever changes one of them is stopped by both. */
+#ifdef __cplusplus
+#define TW_SIZE(type, bytes) static_assert(sizeof(type) == (bytes), #type)
+#else
+#define TW_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
+#endif
+TW_SIZE(TwPackets, 32);
+TW_SIZE(TwField, 8);
+TW_SIZE(TwCounts, 16);
+TW_SIZE(TwReorder, 136);
+TW_SIZE(TwZero, 48);
+TW_SIZE(TwGather, 48);
+
 #endif

@@ -8,9 +8,6 @@
 // the last bit set if anything was cut off), after which any rounding to 22 bits or fewer is right.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 
 namespace tw {
@@ -103,25 +100,27 @@ struct Bytes {  // As they are.
     __device__ static uint32_t prepare(uint32_t word, uint32_t) { return word; }
 };
 
+// Instructions instead of cuda_fp16.h: NVRTC compiles these sources where there is no toolkit.
 __device__ __forceinline__ uint32_t pack_fp16(float first, float second) {
-    const __half2 pair = __floats2half2_rn(first, second);
-    return *reinterpret_cast<const uint32_t*>(&pair);
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
 }
 
 __device__ __forceinline__ uint32_t pack_bf16(float first, float second) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
-    return *reinterpret_cast<const uint32_t*>(&pair);
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
 }
 
 // Four int8 to four fp16: 1024 + u is exact for u < 1024 and has u in its low bits.
 __device__ __forceinline__ void int8_to_fp16(uint32_t word, uint32_t* out) {
     const uint32_t biased = word ^ 0x80808080;
-    const __half2 bias = __half2half2(__ushort_as_half(0x6480));  // 1024 + 128
+    constexpr uint32_t BIAS = 0x64806480;  // 1024 + 128, twice
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const uint32_t bits = __byte_perm(biased, 0x64646464, i == 0 ? 0x4140 : 0x4342);
-        const __half2 value = __hsub2(*reinterpret_cast<const __half2*>(&bits), bias);
-        out[i] = *reinterpret_cast<const uint32_t*>(&value);
+        asm("sub.f16x2 %0, %1, %2;" : "=r"(out[i]) : "r"(bits), "r"(BIAS));
     }
 }
 
@@ -139,9 +138,13 @@ __device__ __forceinline__ float carrier(const uint32_t* w, int k) {
 template <To TO>
 __device__ __forceinline__ typename Output<TO>::Bits round_to(float x) {
     if constexpr (TO == To::Fp16) {
-        return __half_as_ushort(__float2half_rn(x));
+        uint16_t bits;
+        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+        return bits;
     } else if constexpr (TO == To::Bf16) {
-        return __bfloat16_as_ushort(__float2bfloat16_rn(x));
+        uint16_t bits;
+        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+        return bits;
     } else {
         static_assert(TO == To::Fp32);
         return __float_as_uint(x);
