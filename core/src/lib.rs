@@ -9,6 +9,7 @@
 //! | [`geometry`] | which numbers follow from a configuration, and which cannot be |
 //! | [`bits`], [`header`], [`flow`] | whether a frame is a packet of ours, and its number |
 //! | [`sequence`], [`window`], [`reassembly`] | where a packet belongs; what was lost, late, wild |
+//! | [`memory`] | what kinds of memory there are, and what a piece of it promises |
 //! | [`burst`], [`ledger`] | who may touch a buffer, in types and, for tests, at run time |
 //! | [`ring`], [`sync`] | how jobs and buffers cross between two threads |
 //! | [`pipeline`] | producer, consumer, transmitter, poller: `step(now) -> Next` |
@@ -44,6 +45,7 @@ pub mod flow;
 pub mod geometry;
 pub mod header;
 pub mod ledger;
+pub mod memory;
 pub mod pipeline;
 #[cfg(feature = "planted")]
 pub mod planted;

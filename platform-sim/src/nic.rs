@@ -25,6 +25,7 @@ use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::counters::{NicStats, TxStats};
 use tensorwire_core::flow::FlowTable;
 use tensorwire_core::header::{self, Verify};
+use tensorwire_core::memory::HostMemory;
 use tensorwire_core::port::{PacketMemory, RxQueue, SendError, TxQueue};
 use tensorwire_core::ring::{Receiver, Ring, Sender};
 
@@ -242,10 +243,25 @@ impl SwNic {
     /// cannot be had.
     pub fn new(config: SwNicConfig) -> Result<Self, NicError> {
         config.check()?;
-        let (pool, free) =
-            PacketPool::new(config.rx_bufs, config.rx_buf_size).map_err(NicError::Memory)?;
+        let pool = PacketPool::new(config.rx_bufs, config.rx_buf_size);
+        Ok(Self::over(config, pool.map_err(NicError::Memory)?))
+    }
+
+    /// The same, with receive buffers in memory of a driver, which a device reads:
+    /// [`PacketPool::bytes_needed`] of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`SwNic::new`], and when the memory is too short.
+    pub fn new_in(config: SwNicConfig, memory: Box<dyn HostMemory>) -> Result<Self, NicError> {
+        config.check()?;
+        let pool = PacketPool::new_in(config.rx_bufs, config.rx_buf_size, memory);
+        Ok(Self::over(config, pool.map_err(NicError::Memory)?))
+    }
+
+    fn over(config: SwNicConfig, (pool, free): (PacketPool, Vec<FreeBuf>)) -> Self {
         let tx = TxSide::new(free, config.tx_buf_size);
-        Ok(Self {
+        Self {
             config,
             pool: Arc::new(pool),
             received: Box::new(Ring::new()),
@@ -253,7 +269,7 @@ impl SwNic {
             tx,
             rx: RxSide::default(),
             shared: Shared::default(),
-        })
+        }
     }
 
     /// The packet memory, for those who read packets without having the queue.

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tensorwire_core::burst::{Burst, BurstPool, Filling, InFlight, PacketDesc, PoolId};
 use tensorwire_core::burst::{Ready, Retained, State};
+use tensorwire_core::memory::HostMemory;
 use tensorwire_core::port::PacketMemory;
 use tensorwire_kernels::{Conversion, Kernel};
 
@@ -56,6 +57,13 @@ pub enum MemoryError {
     },
     /// 2^31 − 1 packet pools were made in this process.
     Ids,
+    /// The memory that was lent is not the one that is needed.
+    Lent {
+        /// Bytes of it.
+        given: usize,
+        /// Bytes needed.
+        bytes: usize,
+    },
 }
 
 impl fmt::Display for MemoryError {
@@ -68,16 +76,28 @@ impl fmt::Display for MemoryError {
             ),
             Self::Exhausted { bytes } => write!(f, "no memory for a pool of {bytes} bytes"),
             Self::Ids => f.write_str("no packet pool id is left in this process"),
+            Self::Lent { given, bytes } => {
+                write!(f, "a pool of {bytes} bytes is to be built in a region of {given}")
+            }
         }
     }
 }
 
 impl std::error::Error for MemoryError {}
 
+/// Whose allocation it is.
+enum Owner {
+    /// Ours, to be given back.
+    Own,
+    /// A driver's, which a device reaches. `None` once it was left behind.
+    Lent(Option<Box<dyn HostMemory>>),
+}
+
 /// One allocation, cut into buffers of equal size.
 struct Region {
     base: NonNull<u8>,
     layout: Layout,
+    owner: Owner,
     buffers: usize,
     /// Bytes of a buffer that are used.
     size: usize,
@@ -97,9 +117,8 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Allocates `buffers` buffers of `size` bytes, all zero, and touches every page: there are no
-    /// page faults later, in the loops.
-    fn new(buffers: usize, size: usize) -> Result<Self, MemoryError> {
+    /// The distance of two buffers, and the layout of all.
+    fn layout(buffers: usize, size: usize) -> Result<(usize, Layout), MemoryError> {
         let error = MemoryError::Size { buffers, bytes: size };
         if buffers == 0 || size == 0 {
             return Err(error);
@@ -108,14 +127,33 @@ impl Region {
         let total = stride.checked_mul(buffers).ok_or(error)?;
         let align = if total >= HUGE_PAGE { HUGE_PAGE } else { LINE };
         let layout = Layout::from_size_align(total, align).map_err(|_| error)?;
+        Ok((stride, layout))
+    }
+
+    /// Allocates `buffers` buffers of `size` bytes, all zero, and touches every page: there are no
+    /// page faults later, in the loops.
+    fn new(buffers: usize, size: usize) -> Result<Self, MemoryError> {
+        let (stride, layout) = Self::layout(buffers, size)?;
+        let total = layout.size();
         // SAFETY: the layout is not of size 0: both factors are at least 1.
         let base = unsafe { alloc::alloc(layout) };
         let base = NonNull::new(base).ok_or(MemoryError::Exhausted { bytes: total })?;
-        let region = Self { base, layout, buffers, size, stride, leak: false };
+        let region = Self { base, layout, owner: Owner::Own, buffers, size, stride, leak: false };
         region.ask_for_huge_pages();
         // SAFETY: `base` is valid for writes of `total` bytes, and nobody else has it yet.
         unsafe { base.write_bytes(0, total) };
         Ok(region)
+    }
+
+    /// The same in memory of a driver, which is as long as the layout or longer.
+    fn lent(buffers: usize, size: usize, memory: Box<dyn HostMemory>) -> Result<Self, MemoryError> {
+        let (stride, layout) = Self::layout(buffers, size)?;
+        let (base, given, bytes) = (memory.base(), memory.len(), layout.size());
+        if given < bytes || !base.addr().get().is_multiple_of(LINE) {
+            return Err(MemoryError::Lent { given, bytes });
+        }
+        let owner = Owner::Lent(Some(memory));
+        Ok(Self { base, layout, owner, buffers, size, stride, leak: false })
     }
 
     /// Asks the system to back the region with huge pages. Only a hint: a refusal costs speed and
@@ -171,6 +209,12 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if let Owner::Lent(memory) = &mut self.owner {
+            if self.leak {
+                let _ = mem::ManuallyDrop::new(memory.take());
+            }
+            return;
+        }
         if self.leak {
             return;
         }
@@ -268,9 +312,34 @@ impl PacketPool {
     /// [`MemoryError`] when either number is 0, when there is not that much memory, or when the
     /// buffers cannot be numbered with 32 bits.
     pub fn new(buffers: usize, frame_bytes: usize) -> Result<(Self, Vec<FreeBuf>), MemoryError> {
-        let size = MemoryError::Size { buffers, bytes: frame_bytes };
-        let count = u32::try_from(buffers).map_err(|_| size)?;
-        let region = Region::new(buffers, frame_bytes)?;
+        Self::over(Region::new(buffers, frame_bytes)?)
+    }
+
+    /// The same in memory of a driver: [`PacketPool::bytes_needed`] of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`PacketPool::new`]; [`MemoryError::Lent`] when the memory is shorter.
+    pub fn new_in(
+        buffers: usize,
+        frame_bytes: usize,
+        memory: Box<dyn HostMemory>,
+    ) -> Result<(Self, Vec<FreeBuf>), MemoryError> {
+        Self::over(Region::lent(buffers, frame_bytes, memory)?)
+    }
+
+    /// Bytes of a pool of such buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError::Size`] as for [`PacketPool::new`].
+    pub fn bytes_needed(buffers: usize, frame_bytes: usize) -> Result<usize, MemoryError> {
+        Ok(Region::layout(buffers, frame_bytes)?.1.size())
+    }
+
+    fn over(region: Region) -> Result<(Self, Vec<FreeBuf>), MemoryError> {
+        let size = MemoryError::Size { buffers: region.buffers, bytes: region.size };
+        let count = u32::try_from(region.buffers).map_err(|_| size)?;
         let id = NEXT_PACKET_POOL
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| {
                 (id <= LAST_PACKET_POOL).then_some(id + 1)
@@ -414,6 +483,13 @@ impl PacketView {
     pub fn buffers(&self) -> usize {
         self.0.buffers()
     }
+
+    /// The number of a packet's buffer; `None` for a packet of another pool.
+    #[must_use]
+    #[inline]
+    pub fn number(&self, packet: &PacketDesc) -> Option<usize> {
+        self.0.index(packet.handle())
+    }
 }
 
 impl PacketMemory for PacketView {
@@ -472,14 +548,34 @@ impl BatchMemory {
     ///
     /// [`MemoryError`] when `batch_bytes` is 0 or there is not that much memory.
     pub fn new(pool: &BurstPool, batch_bytes: usize, kernel: Kernel) -> Result<Self, MemoryError> {
-        let buffers = usize::from(pool.buffers());
-        let region = Region::new(buffers, batch_bytes)?;
+        let region = Region::new(usize::from(pool.buffers()), batch_bytes)?;
+        Ok(Self::over(pool, region, kernel))
+    }
+
+    /// The same in memory of a driver, where a device may fill the buffers in the place of the
+    /// kernel: buffer after buffer, each on the next multiple of 64 bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`BatchMemory::new`]; [`MemoryError::Lent`] when the memory is shorter.
+    pub fn new_in(
+        pool: &BurstPool,
+        batch_bytes: usize,
+        kernel: Kernel,
+        memory: Box<dyn HostMemory>,
+    ) -> Result<Self, MemoryError> {
+        let region = Region::lent(usize::from(pool.buffers()), batch_bytes, memory)?;
+        Ok(Self::over(pool, region, kernel))
+    }
+
+    fn over(pool: &BurstPool, region: Region, kernel: Kernel) -> Self {
+        let buffers = region.buffers;
         // SAFETY: this kernel is used in `convert` only, on a buffer that was marked with the
         // thread that calls it. All other access, from whatever thread, is refused while the mark
         // is there, `Drop` included, and the mark goes only after that thread has called `fence`.
         let unfenced = unsafe { kernel.defer_fence() };
         let marks = (0..buffers).map(|_| AtomicU64::new(IN_ORDER)).collect();
-        Ok(Self { region, pool: pool.id(), kernel, unfenced, marks })
+        Self { region, pool: pool.id(), kernel, unfenced, marks }
     }
 
     /// Bytes of a batch buffer.

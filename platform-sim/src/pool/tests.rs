@@ -1,6 +1,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
+use tensorwire_core::memory::MemoryKind;
 use tensorwire_kernels::Conversion;
 
 use super::*;
@@ -291,4 +292,93 @@ fn kernels_do_not_write_beyond_the_buffer() {
     assert!(memory.fence(&mut batch));
     assert_eq!(memory.bytes(&batch.seal()), Some(&[0; 8][..]));
     assert_eq!((memory.kernel(), memory.batch_bytes()), (fp16(), 8));
+}
+
+/// Memory as a driver would lend it, which tells when it goes.
+#[derive(Debug)]
+struct Driver {
+    pages: NonNull<Page>,
+    count: usize,
+    gone: Arc<AtomicU64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(align(4096))]
+#[expect(dead_code, reason = "bytes to point at")]
+struct Page([u8; 4096]);
+
+impl Driver {
+    fn lend(count: usize) -> (Box<dyn HostMemory>, Arc<AtomicU64>) {
+        let gone = Arc::new(AtomicU64::new(0));
+        let pages = Box::leak(vec![Page([0; 4096]); count].into_boxed_slice());
+        let pages = NonNull::from(pages).cast();
+        (Box::new(Self { pages, count, gone: Arc::clone(&gone) }), gone)
+    }
+}
+
+// SAFETY: plain memory that belongs to whoever has the value.
+unsafe impl Send for Driver {}
+
+// SAFETY: as above.
+unsafe impl Sync for Driver {}
+
+// SAFETY: `count` pages of 4096 bytes, zeroed, leaked by `lend` and freed by `drop` only.
+unsafe impl HostMemory for Driver {
+    fn base(&self) -> NonNull<u8> {
+        self.pages.cast()
+    }
+
+    fn len(&self) -> usize {
+        self.count * 4096
+    }
+
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::HostPinned
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let pages = std::ptr::slice_from_raw_parts_mut(self.pages.as_ptr(), self.count);
+        // SAFETY: leaked by `lend` with this length, and freed here only.
+        drop(unsafe { Box::from_raw(pages) });
+        self.gone.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn pools_are_built_in_memory_that_a_driver_lends_and_give_it_back() {
+    assert_eq!(PacketPool::bytes_needed(60, 100), Ok(60 * 128));
+    let (memory, gone) = Driver::lend(2);
+    let base = memory.base().addr().get();
+    let (pool, mut free) = PacketPool::new_in(60, 100, memory).expect("7680 of 8192 bytes");
+    let mut buf = free.pop().expect("the first buffer");
+    pool.bytes_mut(&mut buf, 3).expect("it fits").copy_from_slice(&[1, 2, 3]);
+    let packet = pool.publish(buf, 3, 0).expect("its own");
+    assert_eq!(pool.bytes(&packet), [1, 2, 3]);
+    assert_eq!(pool.bytes(&packet).as_ptr().addr(), base, "the lent memory itself");
+    let view = PacketView::new(Arc::new(pool));
+    assert_eq!(view.number(&packet), Some(0));
+    assert_eq!(view.number(&PacketDesc::EMPTY), None);
+    drop(view);
+    assert_eq!(gone.load(Ordering::Relaxed), 1);
+
+    let (memory, gone) = Driver::lend(2);
+    let error = PacketPool::new_in(65, 100, memory).map(|_| ()).expect_err("8320 bytes");
+    assert_eq!(error, MemoryError::Lent { given: 8192, bytes: 8320 });
+    assert_eq!(gone.load(Ordering::Relaxed), 1, "what is refused goes back too");
+
+    let mut bursts = BurstPool::new(2).expect("two");
+    let (memory, gone) = Driver::lend(1);
+    let base = memory.base().addr().get();
+    let memory = BatchMemory::new_in(&bursts, 1000, fp16(), memory).expect("2048 of 4096 bytes");
+    let _first = bursts.take().expect("buffer 0").begin();
+    let mut filling = bursts.take().expect("buffer 1").begin();
+    assert!(memory.convert(&mut filling, 0, &[1; 500]));
+    assert!(memory.fence(&mut filling));
+    let ready = filling.seal();
+    let bytes = memory.bytes(&ready).expect("its own");
+    assert_eq!((bytes.as_ptr().addr(), &bytes[..2]), (base + 1024, &[0x00, 0x3c][..]));
+    drop(memory);
+    assert_eq!(gone.load(Ordering::Relaxed), 1);
 }

@@ -20,6 +20,7 @@ use tensorwire_core::geometry::{
     self, Declared, ElementType, Geometry, GeometrySpec, Overlap, Pools, Violation, Violations,
 };
 use tensorwire_core::header::{self, BuildError, PacketCheck, Refused, Reject};
+use tensorwire_core::memory::MemoryKind;
 use tensorwire_core::ledger::{Census, Ledger, LedgerError, Move, TransitionError};
 use tensorwire_core::pipeline::consumer::{Consumer, ConsumerFailure};
 use tensorwire_core::pipeline::poller::{Poller, SplitLink, SplitQueue};
@@ -99,6 +100,8 @@ fn frames() {
 
 fn shapes() {
     link!(
+        MemoryKind::word,
+        MemoryKind::on_host,
         ElementType::bits,
         ElementType::bytes,
         ElementType::name,
