@@ -3,19 +3,25 @@
 # skipped, and why. Needs nothing of the repository but `kernels/cuda` and this folder, so that the two can
 # be carried to a machine that has a GPU and nothing else:
 #
-#   tests/gpu/run.sh [exact] [sanitize] [faults] [bench]     all but `bench` without an argument
+#   tests/gpu/run.sh [exact] [sanitize] [faults] [pipeline] [bench] [rate]
+#                                                    the first four without an argument
 #
 #   exact     the kernels against the naive model
 #   sanitize  the same on small sizes under memcheck, racecheck and initcheck
 #   faults    a fault is planted in a copy of the kernels, one after the other: a test must fail
+#   pipeline  drivers/cuda/tests/gpu.rs: memory, contexts, NVRTC, whole pipelines bit-equal to the CPU's
 #   bench     figures beside copies of the same bytes (kernels/BENCH.md)
+#   rate      drivers/cuda/benches/pipeline.rs: the way without inference, in Gb/s (docs/performance.md)
+#
+# The two that are written in Rust need cargo, or programs that were built elsewhere: GPU_TEST and
+# GPU_RATE name them.
 #
 # Exit 0 if nothing failed (a skipped step is printed as such), 1 otherwise. Logs go to $OUT, if set.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 cuda=$PWD/kernels/cuda
 steps=("$@")
-[ $# -gt 0 ] || steps=(exact sanitize faults)
+[ $# -gt 0 ] || steps=(exact sanitize faults pipeline)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 logs=${OUT:-$work}
@@ -142,6 +148,19 @@ plant() {
     [ $missed -eq 0 ]
 }
 
+# rust NAME PROGRAM CARGO...: runs the program, or builds and runs it.
+rust() {
+    local name=$1 program=$2
+    shift 2
+    if [ -n "$program" ]; then
+        step "$name" "$program" --test-threads=1 --nocapture
+    elif command -v cargo >/dev/null; then
+        step "$name" cargo "$@"
+    else
+        skip "$name" 'no cargo, and no program that was built elsewhere is named (GPU_TEST, GPU_RATE)'
+    fi
+}
+
 step build build
 [ ${#failed[@]} -eq 0 ] || finish
 for wanted in "${steps[@]}"; do
@@ -163,6 +182,10 @@ for wanted in "${steps[@]}"; do
                 step faults plant
             fi
             ;;
+        pipeline)
+            rust pipeline "${GPU_TEST:-}" test --release -p tensorwire-cuda --test gpu -- --test-threads=1 --nocapture
+            ;;
+        rate) rust rate "${GPU_RATE:-}" bench -p tensorwire-cuda --bench pipeline ;;
         bench) step bench "$work/bench" "$work/kernels.cubin" --json "$logs/bench.json" ;;
         *) failed+=("$wanted: no such step") ;;
     esac

@@ -1,0 +1,73 @@
+//! The whole way without inference on a machine with a GPU, with the documented geometry: sender,
+//! software NIC, producer, consumer, a thread each. Gigabits of payload per second of wall time,
+//! and for each thread the time per packet on a core.
+//!
+//!   pipeline [--batches N]
+//!
+//! "In turn": one thread, the sender until the ring is full, then the producer until it is empty,
+//! so that each is timed by itself. Gb/s is then what the receiving core alone would take, and the
+//! rows above say what the sender of the software NIC lets through. The frames of "device packets"
+//! are written to the GPU one by one by the producer's side, which no NIC would do: of that row
+//! only the counters mean anything.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints what it measured"
+)]
+
+#[path = "../tests/rig/mod.rs"]
+mod rig;
+
+use std::error::Error;
+
+use rig::{Frames, Job, Way, documented, run};
+use tensorwire_core::memory::MemoryKind;
+use tensorwire_cuda::kernels::Kernels;
+use tensorwire_cuda::{Choice, Gpu};
+use tensorwire_sim::wire::WireFaults;
+
+/// Batches of one pass.
+const PASS: u32 = 8;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip_while(|arg| arg != "--batches").skip(1);
+    let batches: u64 = args.next().map_or(Ok(2048), |text| text.parse())?;
+    let gpu = match Gpu::open(&Choice::Index(0)) {
+        Ok(gpu) => gpu,
+        Err(why) => {
+            println!("skipped: {why}");
+            return Ok(());
+        }
+    };
+    let kernels = Kernels::load(&gpu, None)?;
+    let geometry = documented();
+    let frames = Frames::new(&geometry, PASS)?;
+    println!("{}, kernels {}", gpu.name(), kernels.origin());
+    println!("{:<44} {:>8} {:>8} {:>9} {:>9}", "", "Gb/s", "sender", "producer", "consumer");
+    let pinned = Way::Pinned(MemoryKind::HostPinned);
+    let many = batches;
+    for (name, way, threads, batches) in [
+        ("CPU reorder", Way::Cpu, true, many),
+        ("pinned packets, batches host_pinned", pinned, true, many),
+        ("pinned packets, batches device", Way::Pinned(MemoryKind::Device), true, many),
+        ("CPU reorder, in turn", Way::Cpu, false, many),
+        ("pinned packets, batches host_pinned, in turn", pinned, false, many),
+        ("device packets, in turn", Way::Device(MemoryKind::Device), false, 16),
+    ] {
+        let passes = batches.div_ceil(u64::from(PASS));
+        let faults = WireFaults::default();
+        let job = Job { way, passes, faults, keep: false, threads };
+        let outcome = run(Some((&gpu, &kernels)), &geometry, &frames, job)?;
+        let batches = passes * u64::from(PASS);
+        assert_eq!(outcome.report.pushed, batches, "a lossless wire");
+        let packets = batches as f64 * f64::from(geometry.packets_per_batch());
+        let bits = geometry.payload_bytes() as f64 * 8.0;
+        let [sender, producer, consumer] = outcome.on_core.map(|ms| ms * 1e6 / packets);
+        // In turn: what the receiving core alone would take.
+        let ns = if threads { outcome.seconds * 1e9 / packets } else { producer };
+        let rate = bits / ns;
+        println!("{name:<44} {rate:>8.1} {sender:>8.1} {producer:>9.1} {consumer:>9.1}");
+    }
+    Ok(())
+}
