@@ -36,8 +36,48 @@ pub enum Command {
     Schema,
     /// Receive, reorder, infer
     Run(Box<RunArgs>),
+    /// Measure a stage on this machine
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Run the pipeline in virtual time under seeded faults, and check every step
     Sim(SimArgs),
+}
+
+/// `bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Reorder and convert, beside copies of the same bytes
+    Reorder(BenchReorderArgs),
+}
+
+/// Where the packets of a measurement lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchSource {
+    /// Memory of the GPU
+    Device,
+    /// Host memory that the GPU reads
+    Pinned,
+}
+
+/// `bench reorder`.
+#[derive(Debug, Args)]
+pub struct BenchReorderArgs {
+    /// Where packets lie [default: device with a GPU; without one the CPU is measured]
+    #[arg(long, value_enum)]
+    pub source: Option<BenchSource>,
+    /// Types, as `int8:fp16`, several with commas
+    #[arg(long, value_name = "IN:OUT", value_delimiter = ',', default_value = "int8:fp16")]
+    pub types: Vec<String>,
+    /// Number of the GPU, by PCI address
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub gpu: u32,
+    /// Runs, of which the median counts
+    #[arg(long, value_name = "N", default_value_t = 41)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: u32,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `sim`.

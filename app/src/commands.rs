@@ -1,5 +1,6 @@
 //! The commands of the program, `run` aside.
 
+pub mod bench;
 pub mod demo;
 pub mod export;
 pub mod prepare;

@@ -5,8 +5,8 @@ use std::process;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use tensorwire::cli::{Cli, Command};
-use tensorwire::commands::{self, demo, export, prepare, sim, validate};
+use tensorwire::cli::{BenchCommand, Cli, Command};
+use tensorwire::commands::{self, bench, demo, export, prepare, sim, validate};
 use tensorwire::exit::{ExitCode, Failure};
 use tensorwire::run;
 
@@ -43,6 +43,7 @@ fn dispatch(command: &Command) -> Result<ExitCode, Failure> {
         Command::Explain(args) => validate::explain(&args.code),
         Command::Schema => validate::schema(),
         Command::Run(args) => run::run(args),
+        Command::Bench(BenchCommand::Reorder(args)) => bench::bench_reorder(args),
         Command::Sim(args) => sim::sim(args),
     }
 }

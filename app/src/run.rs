@@ -8,6 +8,7 @@ pub mod backend;
 pub mod clock;
 pub mod data;
 pub mod frames;
+pub mod gpu;
 pub mod nic;
 pub mod output;
 pub mod pin;

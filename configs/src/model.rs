@@ -170,6 +170,8 @@ pub struct Receiver {
     pub flows: Vec<FlowMatch>,
     /// The flows whose packets are reordered; empty = all.
     pub reordered_flows: Vec<u32>,
+    /// `reorder_type: gpu`: batches are built on the GPU, where there is one.
+    pub reorder_on_gpu: bool,
     /// Buffers and rings, as they were checked.
     pub pools: Pools,
 }

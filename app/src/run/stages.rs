@@ -10,6 +10,7 @@ use tensorwire_configs::{Backpressure, Missing, Receiver};
 use tensorwire_core::burst::{BurstPool, PacketDesc};
 use tensorwire_core::header::PacketCheck;
 use tensorwire_core::limits::MAX_POLL;
+use tensorwire_core::memory::HostMemory;
 use tensorwire_core::pipeline::consumer::{Consumer, ConsumerCounters};
 use tensorwire_core::pipeline::poller::{Poller, SplitLink, SplitQueue};
 use tensorwire_core::pipeline::producer::{self, Producer, ProducerConfig, ProducerReport};
@@ -18,16 +19,15 @@ use tensorwire_core::pipeline::{ConsumerEnd, Link, ProducerEnd, Signals};
 use tensorwire_core::port::{Reorder, RxQueue, TxQueue};
 use tensorwire_core::sync::{Flag, Published};
 use tensorwire_core::time::Nanos;
-use tensorwire_kernels::Kernel;
 use tensorwire_sim::nic::{NicError, SwNic};
 use tensorwire_sim::pool::BatchMemory;
-use tensorwire_sim::reorder::CpuReorder;
 use tensorwire_sim::trace::{Header, Log, Recorded, SharedLog, Sizes};
 use tensorwire_sim::wire::Faulty;
 
 use super::backend::Backend;
 use super::clock::Clock;
 use super::frames::Frames;
+use super::gpu::{self, Awaited, GpuParts, ReorderStage};
 use super::nic::{EndsOf, Nic, NicPlan};
 use super::pin::Pin;
 use super::plan::{Passes, Plan, failure};
@@ -60,7 +60,14 @@ pub(super) fn execute(
     match &plan.nic {
         NicPlan::Software(config) => {
             let refused = |error: NicError| failure(ExitCode::Device, error.to_string());
-            run.on(|| SwNic::new(config.clone()).map_err(refused))
+            run.on(|memory| {
+                let config = config.clone();
+                let nic = match memory {
+                    Some(memory) => SwNic::new_in(config, memory),
+                    None => SwNic::new(config),
+                };
+                nic.map_err(refused)
+            })
         }
     }
 }
@@ -79,6 +86,7 @@ struct Stages<'a> {
     rx: &'a Receiver,
     pool: BurstPool,
     memory: &'a BatchMemory,
+    gpu: Option<GpuParts>,
     backend: Backend<'a>,
     sink: FeatureSink,
     producer_end: ProducerEnd<'a>,
@@ -111,11 +119,14 @@ pub(super) struct ConsumerOutcome {
 pub(super) type RunSink = TimedSink<FeatureSink, Box<dyn FnMut() -> Nanos + Send>>;
 
 impl Run<'_> {
-    /// Runs on the NIC that `open` opens.
-    fn on<N: Nic>(&self, open: impl FnOnce() -> Result<N, Failure>) -> Result<Summary, Failure> {
+    /// Runs on the NIC that `open` opens, with its packets in the memory that it is given, if any.
+    fn on<N: Nic>(
+        &self,
+        open: impl FnOnce(Option<Box<dyn HostMemory>>) -> Result<N, Failure>,
+    ) -> Result<Summary, Failure> {
         match &self.plan.config.rx {
             Some(rx) => self.receive(rx, open),
-            None => self.send(&mut open()?),
+            None => self.send(&mut open(None)?),
         }
     }
 
@@ -123,7 +134,7 @@ impl Run<'_> {
     fn receive<N: Nic>(
         &self,
         rx: &Receiver,
-        open: impl FnOnce() -> Result<N, Failure>,
+        open: impl FnOnce(Option<Box<dyn HostMemory>>) -> Result<N, Failure>,
     ) -> Result<Summary, Failure> {
         let (plan, config) = (self.plan, &self.plan.config);
         // Before the model is loaded, which takes seconds: a place that cannot be written is told
@@ -132,10 +143,9 @@ impl Run<'_> {
         let output = config.regions.get(rx.output_region).map_or(0, |region| region.buffers);
         let pool = BurstPool::new(output as usize)
             .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
-        let batch = config.geometry.batch_bytes();
-        let memory = BatchMemory::new(&pool, batch, Kernel::new(plan.conversion))
-            .map_err(|error| failure(ExitCode::Device, error.to_string()))?;
-        let mut nic = open()?;
+        let gpu = gpu::open(plan, rx)?;
+        let memory = gpu::batches(gpu.as_ref(), &pool, plan)?;
+        let mut nic = open(gpu.as_ref().map(GpuParts::packets).transpose()?)?;
         // The model's own threads are made here, before any thread of ours is pinned.
         let backend = Backend::load(plan.model.as_ref(), &memory, plan.talk)?;
         let sink = output::sink(plan, self.args.json, features)?;
@@ -145,7 +155,8 @@ impl Run<'_> {
             .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
         let memory = &memory;
         let ends = nic.ends()?;
-        self.go::<N>(Stages { rx, pool, memory, backend, sink, producer_end, consumer_end }, ends)
+        let stages = Stages { rx, pool, memory, gpu, backend, sink, producer_end, consumer_end };
+        self.go::<N>(stages, ends)
     }
 
     fn go<N: Nic>(&self, stages: Stages<'_>, ends: EndsOf<'_, N>) -> Result<Summary, Failure> {
@@ -155,12 +166,13 @@ impl Run<'_> {
         let transmitter = self.plan.frames.as_ref().map(|frames| self.transmitter(ends.tx, frames));
         let transmitter = transmitter.transpose()?;
         let geometry = &self.plan.config.geometry;
-        let reorder = CpuReorder::at_placement(geometry, stages.memory)
-            .map_err(|error| failure(ExitCode::Internal, error.to_string()))?;
         let mut backlog: Vec<PacketDesc> = Vec::new();
         let rx_bufs = nic::rx_bufs(&self.plan.config);
+        let (reorder, events) =
+            gpu::stage(stages.gpu, geometry, stages.memory, &stages.pool, rx_bufs)?;
         backlog.resize_with(rx_bufs.max(MAX_POLL), PacketDesc::default);
-        let consumer = self.consumer(stages.backend, stages.sink, stages.consumer_end, &progress);
+        let backend = Awaited::new(Timed::new(stages.backend, self.clock), events);
+        let consumer = self.consumer(backend, stages.sink, stages.consumer_end, &progress);
         let config = self.producer_config(stages.rx)?;
         let log = self.log(stages.rx, &config)?;
         let logged = log.as_ref().map(|log| (Arc::clone(log), config.check.clone()));
@@ -228,7 +240,7 @@ impl Run<'_> {
 
     fn consumer<'a>(
         &self,
-        backend: Backend<'a>,
+        backend: RunInfer<'a>,
         sink: FeatureSink,
         end: ConsumerEnd<'a>,
         progress: &'a Published,
@@ -237,7 +249,7 @@ impl Run<'_> {
         let watch: Box<dyn FnMut() -> Nanos + Send> = Box::new(move || clock.now());
         let sink = Progress::new(TimedSink::new(sink, watch), progress);
         let images = plan.config.geometry.images_per_batch();
-        Consumer::new(end, Timed::new(backend, clock), sink, images, plan.images_per_inference())
+        Consumer::new(end, backend, sink, images, plan.images_per_inference())
     }
 
     fn transmitter<'a, T: TxQueue>(
@@ -416,8 +428,9 @@ impl Run<'_> {
     }
 }
 
-type RunProducer<'a, Q> = Producer<'a, Q, Timed<Recorded<CpuReorder<'a>>>>;
-type RunConsumer<'a> = Consumer<'a, Timed<Backend<'a>>, Progress<'a, RunSink>>;
+type RunProducer<'a, Q> = Producer<'a, Q, Timed<Recorded<ReorderStage<'a>>>>;
+type RunInfer<'a> = Awaited<Timed<Backend<'a>>>;
+type RunConsumer<'a> = Consumer<'a, RunInfer<'a>, Progress<'a, RunSink>>;
 type RunTransmitter<'a, T> = Transmitter<Faulty<T>, &'a Frames>;
 
 /// What all threads of a receiving run share.
@@ -444,14 +457,15 @@ fn produced<Q: RxQueue, O: Reorder>(mut producer: Producer<'_, Q, Timed<O>>) -> 
 }
 
 /// What the consumer leaves behind, with the words of the stage that failed.
-fn consumed(left: Consumed<Timed<Backend<'_>>, Progress<'_, RunSink>>) -> ConsumerOutcome {
+fn consumed(left: Consumed<RunInfer<'_>, Progress<'_, RunSink>>) -> ConsumerOutcome {
     let sink = left.sink.into_inner();
-    let words = left.infer.inner().last_error();
+    let infer = left.infer.inner();
+    let words = infer.inner().last_error();
     let words = words.or_else(|| sink.inner().fault().map(ToString::to_string));
     ConsumerOutcome {
         counters: left.counters,
         failure: left.failure.map(|failure| report::why(&failure, words)),
-        infer: left.infer.latency().clone(),
+        infer: infer.latency().clone(),
         sink,
     }
 }

@@ -200,7 +200,7 @@ fn assemble(
         None => None,
         Some(rx) => {
             let regions = (at(parts.rx_region)?, at(parts.output_region)?);
-            Some(pipeline::receiver(rx, regions, flows?, parts.pools(device)?)?)
+            Some(pipeline::receiver(rx, regions, flows?, parts.app, parts.pools(device)?)?)
         }
     };
     let tx = match &parts.tx {

@@ -230,6 +230,7 @@ pub(super) fn receiver(
     end: &End<'_>,
     (region, output_region): (usize, usize),
     (flows, reordered_flows): (Vec<FlowMatch>, Vec<u32>),
+    reorder: &Fields,
     pools: Pools,
 ) -> Option<Receiver> {
     Some(Receiver {
@@ -248,6 +249,7 @@ pub(super) fn receiver(
         flow_isolation: end.half.flag("flow_isolation"),
         flows,
         reordered_flows,
+        reorder_on_gpu: reorder.word("reorder_type") == Some("gpu"),
         pools,
     })
 }

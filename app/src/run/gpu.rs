@@ -1,0 +1,315 @@
+//! Who reorders: the GPU where the configuration asks for it and there is one, else the CPU.
+//!
+//! `reorder_type: gpu` is also the default of configurations that are to run anywhere, so a machine
+//! without a GPU reorders on the CPU and says so, once. Only a run whose batches are to lie in
+//! memory of the GPU ends there (exit 5).
+
+use std::env;
+use std::path::PathBuf;
+
+use tensorwire_configs::{Receiver, RegionKind};
+use tensorwire_core::burst::{Burst, BurstPool, Filling, InFlight, PacketDesc};
+use tensorwire_core::geometry::{Geometry, Pools};
+use tensorwire_core::memory::{HostMemory, MemoryKind};
+use tensorwire_core::port::{Event, Infer, Outputs, PacketMemory, Reorder, StageError, Ticket};
+use tensorwire_core::window::SlotMap;
+use tensorwire_cuda::cache::Cache;
+use tensorwire_cuda::kernels::Kernels;
+use tensorwire_cuda::memory::{Lent, Region};
+use tensorwire_cuda::queue::{Output, Source, StreamQueue};
+use tensorwire_cuda::reorder::{GpuReorder, InRegion};
+use tensorwire_cuda::stream::Events;
+use tensorwire_cuda::{Choice, Gpu};
+use tensorwire_kernels::Kernel;
+use tensorwire_sim::nic::SwNicConfig;
+use tensorwire_sim::pool::{BatchMemory, PacketPool};
+use tensorwire_sim::reorder::CpuReorder;
+
+use super::plan::{Plan, failure};
+use crate::exit::{ExitCode, Failure};
+
+/// The memory of a run on a GPU, and the queue of its reorders.
+#[derive(Debug)]
+pub struct GpuParts {
+    queue: StreamQueue,
+    output: Output,
+    packets: Region,
+}
+
+/// The reorder stage of a run.
+#[derive(Debug)]
+pub enum ReorderStage<'m> {
+    /// On the CPU.
+    Cpu(Box<CpuReorder<'m>>),
+    /// On the GPU.
+    Gpu(Box<GpuReorder<StreamQueue, InRegion>>),
+}
+
+/// The user's cache of compiled kernels.
+#[must_use]
+pub fn cache() -> Option<Cache> {
+    Cache::of_user(|name| env::var_os(name).map(PathBuf::from))
+}
+
+/// Opens the GPU that is to reorder. `None`: the CPU reorders.
+///
+/// # Errors
+///
+/// A [`Failure`] (exit 5) when the batches are to lie in memory of a GPU and there is none, or when
+/// a GPU that is there has not the memory or fails.
+pub fn open(plan: &Plan, rx: &Receiver) -> Result<Option<GpuParts>, Failure> {
+    if !rx.reorder_on_gpu {
+        return Ok(None);
+    }
+    let on_device = demands_device(plan, rx);
+    let instead = |why: String| without_gpu(plan, on_device, &why).map(|()| None);
+    let Some(nic) = plan.nic.software() else {
+        return instead("a GPU reads only the packets of the software NIC so far".to_owned());
+    };
+    if let Some(why) = too_few_packets(plan, rx) {
+        return instead(why);
+    }
+    let gpu = match Gpu::open(&choice(plan, rx)) {
+        Ok(gpu) => gpu,
+        Err(error) => return instead(error.to_string()),
+    };
+    let kernels = match Kernels::load(&gpu, cache().as_ref()) {
+        Ok(kernels) => kernels,
+        Err(error) => return instead(error.to_string()),
+    };
+    let parts = GpuParts::new(plan, rx, nic, (&gpu, &kernels))
+        .map_err(|error| failure(ExitCode::Device, format!("{}: {error}", gpu.name())))?;
+    plan.talk.say(format_args!(
+        "reorder on {} at {}, kernels {}",
+        gpu.name(),
+        gpu.pci(),
+        kernels.origin()
+    ));
+    Ok(Some(parts))
+}
+
+/// Whether the batches have to lie in memory of the GPU.
+fn demands_device(plan: &Plan, rx: &Receiver) -> bool {
+    let output = plan.config.regions.get(rx.output_region);
+    output.is_some_and(|region| region.kind == RegionKind::Device)
+}
+
+/// The run goes on without a GPU, and says so, unless it cannot.
+fn without_gpu(plan: &Plan, on_device: bool, why: &str) -> Result<(), Failure> {
+    if on_device {
+        return Err(failure(
+            ExitCode::Device,
+            format!(
+                "the region of the batches is of kind `device`: {why}; kind `host_pinned` runs \
+                 anywhere"
+            ),
+        ));
+    }
+    plan.talk.say(format_args!("notice: batches are reordered on the CPU: {why}"));
+    Ok(())
+}
+
+/// A GPU keeps packets until their batch is done; a small pool would run dry over it.
+fn too_few_packets(plan: &Plan, rx: &Receiver) -> Option<String> {
+    let pools = Pools { retained: true, ..rx.pools };
+    let floor = pools.retained_floor(plan.config.geometry.packets_per_batch().into());
+    (pools.rx_bufs < floor).then(|| {
+        format!(
+            "a GPU keeps packets until their batch is done, for which num_bufs of the receive \
+             region has to be at least {floor}; it is {}",
+            pools.rx_bufs
+        )
+    })
+}
+
+/// The GPU of the batches where they lie on one, else that of the inference, else the first.
+fn choice(plan: &Plan, rx: &Receiver) -> Choice {
+    let output = plan.config.regions.get(rx.output_region);
+    let of_batches = output.filter(|region| region.kind == RegionKind::Device);
+    let of_inference = plan.config.inference.as_ref().map(|inference| inference.gpu_id);
+    Choice::Index(of_batches.map(|region| region.affinity).or(of_inference).unwrap_or(0))
+}
+
+impl GpuParts {
+    fn new(
+        plan: &Plan,
+        rx: &Receiver,
+        nic: &SwNicConfig,
+        (gpu, kernels): (&Gpu, &Kernels),
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let geometry = &plan.config.geometry;
+        let buffers = plan.config.regions.get(rx.output_region).map_or(0, |r| r.buffers as usize);
+        let kind =
+            if demands_device(plan, rx) { MemoryKind::Device } else { MemoryKind::HostPinned };
+        // The inference of this build reads batches on the CPU.
+        let on_host = plan.model.is_some();
+        let output = Output::new(gpu, geometry, buffers, kind, on_host)?;
+        let bytes = PacketPool::bytes_needed(nic.rx_bufs, nic.rx_buf_size)?;
+        let packets = Region::new(gpu, MemoryKind::HostPinned, bytes)?;
+        let source = if gpu.integrated()? { Source::Device } else { Source::Pinned };
+        let kept = vec![packets.clone()];
+        let queue = StreamQueue::new(kernels, gpu, geometry, source, output.clone(), kept)?;
+        Ok(Self { queue, output, packets })
+    }
+
+    /// The memory for the NIC's packets.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] (exit 6) the second time.
+    pub fn packets(&self) -> Result<Box<dyn HostMemory>, Failure> {
+        match Lent::new(&self.packets) {
+            Ok(lent) => Ok(Box::new(lent)),
+            Err(error) => Err(failure(ExitCode::Internal, error.to_string())),
+        }
+    }
+}
+
+/// The batch buffers: those of the GPU that the CPU can read, or plain ones.
+///
+/// # Errors
+///
+/// A [`Failure`] (exit 5) when there is not that much memory.
+pub fn batches(
+    gpu: Option<&GpuParts>,
+    pool: &BurstPool,
+    plan: &Plan,
+) -> Result<BatchMemory, Failure> {
+    let (bytes, kernel) = (plan.config.geometry.batch_bytes(), Kernel::new(plan.conversion));
+    let failed = |error: &dyn std::fmt::Display| failure(ExitCode::Device, error.to_string());
+    match gpu.map(|gpu| gpu.output.on_host()) {
+        // Batches that no CPU reads need none of its memory: one line stands for each.
+        Some(None) => BatchMemory::new(pool, 64, kernel).map_err(|error| failed(&error)),
+        Some(Some(region)) => {
+            let lent = Lent::new(region).map_err(|error| failed(&error))?;
+            let memory = BatchMemory::new_in(pool, bytes, kernel, Box::new(lent));
+            memory.map_err(|error| failed(&error))
+        }
+        None => BatchMemory::new(pool, bytes, kernel).map_err(|error| failed(&error)),
+    }
+}
+
+/// The reorder stage, and the events that a consumer has to wait for.
+///
+/// # Errors
+///
+/// A [`Failure`] (exit 6) when the stage and its memory do not fit, which the checks before rule
+/// out.
+pub fn stage<'m>(
+    gpu: Option<GpuParts>,
+    geometry: &Geometry,
+    memory: &'m BatchMemory,
+    pool: &BurstPool,
+    rx_bufs: usize,
+) -> Result<(ReorderStage<'m>, Option<Events>), Failure> {
+    let Some(gpu) = gpu else {
+        let stage = CpuReorder::at_placement(geometry, memory)
+            .map_err(|error| failure(ExitCode::Internal, error.to_string()))?;
+        return Ok((ReorderStage::Cpu(Box::new(stage)), None));
+    };
+    let locate = InRegion::new(&gpu.packets)
+        .ok_or_else(|| failure(ExitCode::Internal, "packets in memory that no CPU reads"))?;
+    let events = gpu.queue.events();
+    let tokens = (pool.id(), pool.buffers());
+    let stage = GpuReorder::new(geometry, tokens, rx_bufs, gpu.queue, locate);
+    Ok((ReorderStage::Gpu(Box::new(stage)), Some(events)))
+}
+
+impl Reorder for ReorderStage<'_> {
+    #[inline]
+    fn place<M: PacketMemory>(
+        &mut self,
+        batch: &mut Burst<Filling>,
+        slot: u32,
+        packet: &mut PacketDesc,
+        memory: &M,
+    ) {
+        match self {
+            Self::Cpu(stage) => stage.place(batch, slot, packet, memory),
+            Self::Gpu(stage) => stage.place(batch, slot, packet, memory),
+        }
+    }
+
+    fn start(
+        &mut self,
+        batch: &mut Burst<Filling>,
+        placed: SlotMap<'_>,
+    ) -> Result<Event, StageError> {
+        match self {
+            Self::Cpu(stage) => stage.start(batch, placed),
+            Self::Gpu(stage) => stage.start(batch, placed),
+        }
+    }
+
+    fn abandon(&mut self, batch: &mut Burst<Filling>) {
+        match self {
+            Self::Cpu(stage) => stage.abandon(batch),
+            Self::Gpu(stage) => stage.abandon(batch),
+        }
+    }
+
+    fn poll_done(&mut self, done: &mut [PacketDesc]) -> usize {
+        match self {
+            Self::Cpu(stage) => stage.poll_done(done),
+            Self::Gpu(stage) => stage.poll_done(done),
+        }
+    }
+}
+
+/// An inference on the CPU behind a reorder on the GPU: it waits for the batch before it reads.
+#[derive(Debug)]
+pub struct Awaited<I> {
+    inner: I,
+    events: Option<Events>,
+}
+
+impl<I> Awaited<I> {
+    /// `events` of the reorder stage; `None` where batches are complete when they are handed over.
+    pub const fn new(inner: I, events: Option<Events>) -> Self {
+        Self { inner, events }
+    }
+
+    /// The inference.
+    pub const fn inner(&self) -> &I {
+        &self.inner
+    }
+}
+
+impl<I: Infer> Infer for Awaited<I> {
+    const DONE_ON_SUBMIT: bool = I::DONE_ON_SUBMIT;
+
+    fn submit(
+        &mut self,
+        ticket: Ticket,
+        input: &Burst<InFlight>,
+        first: u32,
+        images: u32,
+        ready: Event,
+    ) -> Result<(), StageError> {
+        if let Some(event) = self.events.as_ref().and_then(|events| events.of(ready)) {
+            event.wait()?;
+        }
+        self.inner.submit(ticket, input, first, images, Event::DONE)
+    }
+
+    fn take_previous<R>(
+        &mut self,
+        take: impl FnOnce(Ticket, Outputs<'_>) -> R,
+    ) -> Option<Result<R, StageError>> {
+        self.inner.take_previous(take)
+    }
+
+    fn poll_idle<R>(
+        &mut self,
+        take: impl FnOnce(Ticket, Outputs<'_>) -> R,
+    ) -> Option<Result<R, StageError>> {
+        self.inner.poll_idle(take)
+    }
+
+    fn drain<R>(
+        &mut self,
+        take: impl FnOnce(Ticket, Outputs<'_>) -> R,
+    ) -> Option<Result<R, StageError>> {
+        self.inner.drain(take)
+    }
+}
