@@ -208,7 +208,7 @@ fn on_cpu(
     let from = vec![1_u8; traffic / 2 * CPU_BATCHES];
     let mut to = vec![2_u8; traffic / 2 * CPU_BATCHES];
     let (mut kernel_us, mut copy_us) = (Vec::new(), Vec::new());
-    for run in 0..runs as usize + 3 {
+    for run in 0..runs as usize + CPU_BATCHES {
         let at = run % CPU_BATCHES;
         let began = Instant::now();
         batch.reordered(kernel, black_box(&mut outs[at * out..][..out]))?;
@@ -219,8 +219,8 @@ fn on_cpu(
         copy_us.push(began.elapsed().as_secs_f64() * 1e6);
     }
     let row = |name: String, mut times: Vec<f64>| {
-        // The first ones touch the memory.
-        times.drain(..3);
+        // The first round touches the memory.
+        times.drain(..CPU_BATCHES);
         times.sort_by(f64::total_cmp);
         Row { name, microseconds: times[times.len() / 2], bytes: traffic as u64 }
     };
