@@ -270,26 +270,4 @@ impl fmt::Display for RangeList {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_join_where_they_touch() {
-        let mut list = RangeList::new();
-        list.add(3, 3);
-        list.add(4, 6);
-        list.add(9, 9);
-        assert_eq!(list.as_slice(), &[(3, 6), (9, 9)]);
-        assert!(!list.truncated());
-    }
-
-    #[test]
-    fn a_full_list_says_so_and_keeps_what_it_has() {
-        let mut list = RangeList::new();
-        for i in 0..=MAX_RANGES as u64 {
-            list.add(2 * i, 2 * i);
-        }
-        assert_eq!(list.as_slice().len(), MAX_RANGES);
-        assert!(list.truncated());
-    }
-}
+mod tests;

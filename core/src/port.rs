@@ -292,3 +292,45 @@ impl fmt::Display for SinkFault {
 }
 
 impl core::error::Error for SinkFault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_say_what_was_asked_for() {
+        let long = SendError::TooLong { len: 9_000, room: 1_240 };
+        assert_eq!(
+            long.to_string(),
+            "a frame of 9000 bytes does not fit a transmit buffer of 1240 bytes"
+        );
+        assert_eq!(SendError::Full.to_string(), "the transmit queue is full");
+        let stage = StageError { call: "cuLaunchKernelEx", code: 700, fatal: true };
+        assert_eq!(stage.to_string(), "cuLaunchKernelEx failed (code 700)");
+        assert_eq!(SinkFault { fatal: false }.to_string(), "the sink could not take a batch");
+    }
+
+    /// Counts the hints.
+    struct Memory(core::cell::Cell<u32>);
+
+    impl PacketMemory for Memory {
+        fn bytes<'a>(&'a self, _: &'a PacketDesc) -> &'a [u8] {
+            &[7]
+        }
+
+        fn prefetch(&self, _: &PacketDesc) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+
+    #[test]
+    fn borrowed_memory_is_the_memory() {
+        fn hint<M: PacketMemory>(memory: M) -> u8 {
+            memory.prefetch(&PacketDesc::EMPTY);
+            memory.bytes(&PacketDesc::EMPTY)[0]
+        }
+        let memory = Memory(core::cell::Cell::new(0));
+        assert_eq!(hint(&memory), 7);
+        assert_eq!(memory.0.get(), 1);
+    }
+}

@@ -61,10 +61,10 @@ struct Span {
 impl Span {
     const NONE: Self = Self { from: 0, to: 0 };
 
-    const fn clip(self, from: u64, to: u64) -> Self {
-        let from = if self.from > from { self.from } else { from };
-        let to = if self.to < to { self.to } else { to };
-        if from < to { Self { from, to } } else { Self { from, to: from } }
+    /// What of it lies in `from..to`.
+    fn clip(self, from: u64, to: u64) -> Self {
+        let from = self.from.max(from);
+        Self { from, to: self.to.min(to).max(from) }
     }
 
     const fn len(self) -> u64 {

@@ -30,6 +30,7 @@ fn a_packet_is_taken_once() {
 fn a_pool_mints_each_token_once() {
     let mut pool = BurstPool::new(4).expect("within the limit");
     let tokens: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+    assert_eq!(format!("{:?}", tokens[2]), format!("Burst<Free>({}/2)", pool.id().0));
     assert_eq!(tokens.iter().map(Burst::index).collect::<Vec<_>>(), [0, 1, 2, 3]);
     assert!(tokens.iter().all(|token| token.pool() == pool.id()));
     assert_eq!((pool.free(), pool.buffers()), (0, 4));
@@ -43,7 +44,9 @@ fn a_pool_mints_each_token_once() {
 #[test]
 fn a_pool_has_a_size() {
     for given in [0, MAX_BATCH_BUFFERS + 1, 65_536, 65_537, usize::MAX] {
-        assert_eq!(BurstPool::new(given).expect_err("refused"), PoolError::Buffers { given });
+        let refused = BurstPool::new(given).expect_err("refused");
+        assert_eq!(refused, PoolError::Buffers { given });
+        assert!(refused.to_string().starts_with(&format!("a pool of {given} batch buffers, ")));
     }
     let mut pool = BurstPool::new(MAX_BATCH_BUFFERS).expect("the limit itself");
     assert_eq!(std::iter::from_fn(|| pool.take()).count(), MAX_BATCH_BUFFERS);

@@ -16,7 +16,8 @@ use crate::flow::{FlowMatch, FlowTable, PortRange};
 use crate::geometry::{Geometry, GeometrySpec};
 use crate::header::{self, HeaderSpec, PacketCheck, Verify};
 use crate::port::{
-    Delivery, Infer, Outputs, PacketMemory, Reorder, RxQueue, Sink, SinkFault, StageError, Ticket,
+    Delivery, Event, Infer, Outputs, PacketMemory, Reorder, RxQueue, Sink, SinkFault, StageError,
+    Ticket,
 };
 use crate::window::SlotMap;
 
@@ -723,4 +724,26 @@ fn split_receive_side() {
     while poller.step() != Next::Done {}
     assert_eq!(nic.borrow().free.len(), 200);
     assert!(producer.all_buffers_free());
+}
+
+#[test]
+fn a_shell_may_do_the_consumers_part() {
+    let mut link = Link::new();
+    let (mut producer_end, mut consumer_end) = link.split(1, 1).expect("legal");
+    let mut pool = BurstPool::new(1).expect("a pool");
+    assert!(consumer_end.take_job().is_none());
+    let job = Job {
+        burst: pool.take().expect("one is free").begin().seal(),
+        batch: 3,
+        first_image: 12,
+        whole: crate::window::ImageMask::EMPTY,
+        event: Event::DONE,
+        last_packet: Nanos::ZERO,
+        anchor: Anchor::default(),
+    };
+    producer_end.jobs.push(job).expect("room for one");
+    let taken = consumer_end.take_job().expect("one is there");
+    assert_eq!((taken.batch, taken.first_image), (3, 12));
+    consumer_end.give_back(taken.burst.discard());
+    pool.put(producer_end.returns.pop().expect("it came back")).expect("its own pool");
 }

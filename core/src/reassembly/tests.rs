@@ -9,6 +9,7 @@ use super::*;
 use crate::geometry::GeometrySpec;
 use crate::window::ImageMask;
 
+mod asked;
 mod found;
 
 /// 4 packets an image, 4 images a batch.
