@@ -411,8 +411,7 @@ impl<P> Reassembly<P> {
     /// first (it is pending then).
     #[inline]
     fn settle(&mut self, extended: u64, packet: P) -> Option<Action<P>> {
-        let late = planted!(LateIntoNext) && extended >> self.batch_shift < self.base;
-        let extended = if late { self.in_base(extended) } else { extended };
+        let extended = if planted!(LateIntoNext) { self.in_base(extended) } else { extended };
         let batch = extended >> self.batch_shift;
         if batch < self.base {
             self.accept_position(extended);
@@ -449,8 +448,12 @@ impl<P> Reassembly<P> {
         Some(Action::Place { window, slot, packet })
     }
 
-    /// A planted bug: the position of the same slot in the oldest open batch.
+    /// A planted bug: a position whose batch is closed becomes that of the same slot in the oldest
+    /// open one.
     const fn in_base(&self, at: u64) -> u64 {
+        if at >> self.batch_shift >= self.base {
+            return at;
+        }
         self.base << self.batch_shift | slot_of(at, self.packets_per_batch) as u64
     }
 
