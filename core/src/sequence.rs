@@ -150,6 +150,13 @@ mod tests {
         assert_eq!(p.near(4, 5, 1), Some(0));
     }
 
+    #[test]
+    fn numbers_agree_within_a_step_on_either_side_of_the_wrap() {
+        let p = Position::new(0, 4, 2);
+        let agree: Vec<u32> = (0..16).filter(|&wire| p.agree(wire, 1)).collect();
+        assert_eq!(agree, [0, 1, 2, 3, 15]);
+    }
+
     proptest! {
         #[test]
         fn locate_inverts_the_wire(width in 2u32..=32, next in any::<u64>(), d in any::<u64>()) {

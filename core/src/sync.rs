@@ -228,5 +228,6 @@ mod tests {
         assert_eq!(number.get(), 0);
         number.set(u64::MAX);
         assert_eq!(number.get(), u64::MAX);
+        assert_eq!(format!("{number:?}"), format!("Published({})", u64::MAX));
     }
 }

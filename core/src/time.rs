@@ -58,3 +58,15 @@ impl fmt::Display for Nanos {
         write!(f, "{} ns", self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_told_in_its_units() {
+        let time = Nanos::from_millis(2_500);
+        assert!((time.as_secs_f64() - 2.5).abs() < f64::EPSILON);
+        assert_eq!(time.to_string(), "2500000000 ns");
+    }
+}

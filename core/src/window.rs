@@ -303,12 +303,14 @@ mod tests {
             bits in proptest::collection::vec(proptest::bool::ANY, 1..300),
             from in 0u32..310, to in 0u32..310,
         ) {
-            let mut words = [0u64; 5];
-            for (i, &bit) in bits.iter().enumerate() {
-                words[i / 64] |= u64::from(bit) << (i % 64);
+            // What lies beyond the last slot is not looked at.
+            let mut words = [u64::MAX; 5];
+            for (i, _) in bits.iter().enumerate().filter(|(_, bit)| !**bit) {
+                words[i / 64] &= !(1 << (i % 64));
             }
             let slots = u32::try_from(bits.len()).unwrap();
             let map = SlotMap::new(&words, slots);
+            prop_assert_eq!(map.slots(), slots);
             let mut holes = Vec::new();
             for (first, count) in map.missing() {
                 holes.extend(first..first + count);
