@@ -17,12 +17,14 @@ struct Queue {
     longest: usize,
     /// Flushes that `finish` still needs.
     held: usize,
+    /// Sends that are refused although there was room.
+    refuses: usize,
 }
 
 impl Queue {
     fn new(room: usize) -> (Self, Rc<Cell<usize>>) {
         let room = Rc::new(Cell::new(room));
-        (Self { sent: Vec::new(), room: room.clone(), longest: 9_000, held: 3 }, room)
+        (Self { sent: Vec::new(), room: room.clone(), longest: 9_000, held: 3, refuses: 0 }, room)
     }
 }
 
@@ -35,7 +37,8 @@ impl TxQueue for Queue {
         if len > self.longest {
             return Err(SendError::TooLong { len, room: self.longest });
         }
-        if self.room.get() == 0 {
+        if self.room.get() == 0 || self.refuses > 0 {
+            self.refuses = self.refuses.saturating_sub(1);
             return Err(SendError::Full);
         }
         // Bytes of an earlier frame, which `fill` has to overwrite.
@@ -296,4 +299,37 @@ fn a_frame_too_short_for_its_number_is_counted() {
     drive(&mut transmitter);
     assert_eq!(transmitter.counters().fill_failures, 1, "in the second pass");
     assert_eq!(transmitter.counters().sent, 32);
+}
+
+#[test]
+fn a_refused_frame_is_counted_and_sent_again() {
+    let batch = Batch::new(128, 16);
+    let (mut queue, _) = Queue::new(5);
+    queue.refuses = 3;
+    let mut transmitter = Transmitter::new(PLAIN, queue, &batch);
+    drive(&mut transmitter);
+    assert_eq!(transmitter.counters().send_failures, 3);
+    assert_eq!(transmitter.queue().sent, batch.frames);
+}
+
+#[test]
+fn told_to_stop_after_the_last_frame_it_has_sent_them_all() {
+    let batch = Batch::new(128, 16);
+    let (queue, _) = Queue::new(16);
+    let mut transmitter = Transmitter::new(PLAIN, queue, &batch);
+    assert_eq!(transmitter.step(Nanos::from_secs(1)), Next::Again);
+    transmitter.stop();
+    drive(&mut transmitter);
+    assert_eq!(transmitter.end(), Some(TransmitEnd::Sent));
+}
+
+#[test]
+fn the_ends_have_words() {
+    let long = SendError::TooLong { len: 9_001, room: 9_000 };
+    let ends = [TransmitEnd::Sent, TransmitEnd::Stopped, TransmitEnd::Stalled];
+    assert_eq!(
+        ends.map(|end| end.to_string()),
+        ["all frames sent", "stopped", "stalled: the queue took nothing"]
+    );
+    assert_eq!(TransmitEnd::TooLong(long).to_string(), long.to_string());
 }

@@ -28,6 +28,8 @@ fn a_deadline_is_that_of_the_oldest_open_window() {
     assert_eq!(rig.reassembly.deadline(), Some(Nanos(107)));
     rig.send(15);
     assert_eq!(rig.outcome.batches(), [0]);
+    let closed = &rig.outcome.closed[0].0;
+    assert_eq!((closed.first_packet, closed.last_packet), (Nanos(7), Nanos(50)));
     assert_eq!(rig.reassembly.deadline(), Some(Nanos(150)));
     let mut patient = Rig::new(mini(8), 2, Nanos::ZERO);
     patient.send(0);
