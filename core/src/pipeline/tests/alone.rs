@@ -1,4 +1,5 @@
-//! The producer alone, step by step: what a round says of itself, whom it waits for, what it counts.
+//! The producer alone, step by step: what a round says of itself, whom it waits for, and what it
+//! counts.
 
 use super::*;
 use crate::limits::MAX_POLL;
@@ -260,8 +261,8 @@ fn images_are_named_by_what_became_of_them() {
         |_, _| {},
         |producer, nic, _| {
             producer.start(us(0));
-            // Image 1 is damaged, image 2 missing, then two batches are missing altogether and image 13
-            // with them; the last image is cut off by the end.
+            // Image 1 is damaged, image 2 missing, then two batches are missing altogether, and
+            // images 12 and 13 with them; the last image is cut off by the end.
             let lost = |n: &u64| *n == 5 || (8..12).contains(n) || (16..56).contains(n);
             arrive(nic, (0..78).filter(|n| !lost(n)));
             settle(producer, us(1));
