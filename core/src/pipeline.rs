@@ -10,6 +10,7 @@
 
 mod backlog;
 pub mod consumer;
+pub mod interrupt;
 pub mod poller;
 pub mod producer;
 pub mod transmitter;

@@ -76,6 +76,20 @@ bugs! {
     UdpUnchecked,
     /// The number of a frame is rewritten, and its checksums are not.
     Unmended,
+    /// Of the packets that come back together the poller gives the NIC one.
+    PollerForgets,
+    /// The poller says that all was sent before it has found the NIC empty.
+    DoneUnpolled,
+    /// The poller does not show what the NIC has counted.
+    StatsUnshown,
+    /// A deadline may fire although packets wait in the NIC and the poller does not poll.
+    StallUnseen,
+    /// Packets on their way back to the poller count as used.
+    ReturnsUncounted,
+    /// A second signal asks for the end once more.
+    SecondUnheeded,
+    /// The first signal ends the process at once.
+    FirstEndsAtOnce,
 }
 
 static ACTIVE: AtomicU8 = AtomicU8::new(0);

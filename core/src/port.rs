@@ -52,6 +52,17 @@ pub trait RxQueue: PacketMemory {
 
     /// What the NIC itself counted since start.
     fn stats(&self) -> NicStats;
+
+    /// Asked right after a burst that came back short, in a step at `now`: the time up to which
+    /// everything that had reached the NIC has been handed over with it; `None` where that cannot
+    /// be said. It is `now` for a queue that asks the NIC itself, which is what this does unless
+    /// an implementation says otherwise.
+    ///
+    /// A deadline fires by this time: a batch is not cut while its packets wait where this queue
+    /// does not look.
+    fn caught_up(&mut self, now: Nanos) -> Option<Nanos> {
+        Some(now)
+    }
 }
 
 /// One transmit queue of a NIC.

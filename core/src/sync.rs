@@ -207,6 +207,54 @@ impl fmt::Debug for Published {
     }
 }
 
+/// A count of the rounds that one thread makes. Who sees a round counted also sees everything that
+/// was done in it, as with a [`Flag`].
+pub struct Rounds(AtomicU32);
+
+impl Rounds {
+    /// No round yet.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// No round yet.
+    #[cfg(loom)]
+    #[must_use]
+    pub fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Counts a round. Only the thread that makes them may call this.
+    #[inline]
+    pub fn count(&self) {
+        // Relaxed: only this thread writes.
+        let made = self.0.load(Ordering::Relaxed);
+        self.0.store(made.wrapping_add(1), order::FLAG_RAISED);
+    }
+
+    /// How many were made, modulo 2^32.
+    #[must_use]
+    #[inline]
+    pub fn made(&self) -> u32 {
+        self.0.load(order::FLAG_SEEN)
+    }
+}
+
+impl Default for Rounds {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Rounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Relaxed: a glance, nothing is read on the strength of it.
+        write!(f, "Rounds({})", self.0.load(Ordering::Relaxed))
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -220,6 +268,14 @@ mod tests {
         flag.set();
         assert!(flag.get());
         assert_eq!(format!("{flag:?}"), "Flag(true)");
+    }
+
+    #[test]
+    fn rounds_are_counted_beyond_the_end() {
+        let rounds = Rounds(AtomicU32::new(u32::MAX));
+        assert_eq!(rounds.made(), u32::MAX);
+        rounds.count();
+        assert_eq!((rounds.made(), format!("{rounds:?}")), (0, "Rounds(0)".to_owned()));
     }
 
     #[test]

@@ -17,6 +17,8 @@
 //! | token | what the producer met, or did |
 //! |---|---|
 //! | `p256:0+64,S,t70` | a poll for 256 frames, and what came: the numbers 0 to 63, a short frame, number 70 with a trailer |
+//! | `w` | the NIC behind that queue might hold more (a poller of its own polls it) |
+//! | `e77` | it held no more of what had arrived by that time |
 //! | `f51200` | so many packet buffers were free when it asked |
 //! | `b5f…` | a batch was handed over; a hash of its missing slots |
 //! | `a` | a batch was given up |
@@ -429,6 +431,19 @@ impl<T: RxQueue> RxQueue for Recorded<T> {
 
     fn stats(&self) -> NicStats {
         self.inner.stats()
+    }
+
+    #[inline]
+    fn caught_up(&mut self, now: Nanos) -> Option<Nanos> {
+        let at = self.inner.caught_up(now);
+        if let Some((log, _)) = &self.log {
+            match at {
+                Some(at) if at == now => {}
+                Some(at) => lock(log).token(format_args!("e{}", at.0)),
+                None => lock(log).token(format_args!("w")),
+            }
+        }
+        at
     }
 }
 

@@ -6,8 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use tensorwire_core::pipeline::interrupt::{Reaction, on_signal};
 
 use crate::exit::{ExitCode, Failure};
+
+/// The signals that end a run, and the exit code of each if it is the second.
+pub const ENDS: [(i32, ExitCode); 2] =
+    [(SIGINT, ExitCode::Interrupted), (SIGTERM, ExitCode::Terminated)];
 
 /// Whether a signal asked for the end.
 #[derive(Clone, Debug)]
@@ -21,10 +26,16 @@ impl StopRequest {
     /// What the system says when it refuses.
     pub fn install() -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        for (signal, code) in [(SIGINT, 130), (SIGTERM, 143)] {
-            // Order matters: the first signal must find the flag down, then raise it.
-            flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))?;
-            flag::register(signal, Arc::clone(&stop))?;
+        for (signal, exit) in ENDS {
+            for reaction in on_signal() {
+                let stop = Arc::clone(&stop);
+                match reaction {
+                    Reaction::EndIfAsked => {
+                        flag::register_conditional_shutdown(signal, exit.code().into(), stop)?
+                    }
+                    Reaction::Ask => flag::register(signal, stop)?,
+                };
+            }
         }
         Ok(Self(stop))
     }

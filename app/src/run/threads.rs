@@ -217,14 +217,9 @@ pub fn poll<Q: RxQueue>(
         signals.stop.set();
     }
     drive(seat.waiting, || {
-        // Read before the poll: what was sent before the flag was raised is then found.
-        let all_sent = sent.get();
-        let next = poller.step();
+        let next = poller.step_until(sent, signals);
         if poller.drained() {
             readiness.emptied.set();
-        }
-        if all_sent && poller.drained() {
-            signals.sender_done.set();
         }
         next
     });

@@ -9,43 +9,55 @@
 use crate::burst::PacketDesc;
 use crate::counters::NicStats;
 use crate::limits::{MAX_POLL, MAX_SPLIT};
-use crate::pipeline::Next;
+use crate::pipeline::{Next, Signals};
 use crate::port::{PacketMemory, RxQueue};
 use crate::ring::{CapacityError, Receiver, Ring, Sender};
-use crate::sync::{Flag, Published};
+use crate::sync::{Flag, Published, Rounds};
+use crate::time::Nanos;
 
-/// What poller and producer share.
+/// What poller and producer share. `SLOTS` bounds both rings; only a test wants it smaller.
 #[derive(Debug)]
-pub struct SplitLink {
-    received: Ring<PacketDesc, MAX_SPLIT>,
-    released: Ring<PacketDesc, MAX_SPLIT>,
+pub struct SplitLink<const SLOTS: usize = MAX_SPLIT> {
+    received: Ring<PacketDesc, SLOTS>,
+    released: Ring<PacketDesc, SLOTS>,
     shared: Shared,
 }
 
 #[derive(Debug)]
 struct Shared {
     stop: Flag,
+    /// Steps of the poller that found the NIC empty.
+    empty: Rounds,
     free: Published,
     missed: Published,
     errors: Published,
     no_buffer: Published,
 }
 
-impl Default for SplitLink {
+impl<const SLOTS: usize> Default for SplitLink<SLOTS> {
     fn default() -> Self {
-        Self::new()
+        Self::with_slots()
     }
 }
 
 impl SplitLink {
-    /// An empty link. Large: box it.
+    /// An empty link for any NIC. Large: box it.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_slots()
+    }
+}
+
+impl<const SLOTS: usize> SplitLink<SLOTS> {
+    /// An empty link of another size.
+    #[must_use]
+    pub fn with_slots() -> Self {
         Self {
             received: Ring::new(),
             released: Ring::new(),
             shared: Shared {
                 stop: Flag::new(),
+                empty: Rounds::new(),
                 free: Published::new(),
                 missed: Published::new(),
                 errors: Published::new(),
@@ -60,14 +72,14 @@ impl SplitLink {
     ///
     /// # Errors
     ///
-    /// [`CapacityError`] when one of the two is not in 1..=[`MAX_SPLIT`].
+    /// [`CapacityError`] when one of the two is not in 1..=`SLOTS`.
     pub fn split<Q: RxQueue, M: PacketMemory>(
         &mut self,
         rx: Q,
         memory: M,
         descriptors: usize,
         buffers: usize,
-    ) -> Result<(Poller<'_, Q>, SplitQueue<'_, M>), CapacityError> {
+    ) -> Result<Ends<'_, Q, M, SLOTS>, CapacityError> {
         self.shared.free.set(rx.free_buffers() as u64);
         let (forward_in, forward_out) = self.received.split(descriptors)?;
         let (back_in, back_out) = self.released.split(buffers)?;
@@ -80,22 +92,27 @@ impl SplitLink {
             batch: [const { PacketDesc::EMPTY }; MAX_POLL],
             drained: false,
         };
-        Ok((poller, SplitQueue { forward: forward_out, back: back_in, memory, shared }))
+        let (empty, mark) = (0, (shared.empty.made(), Nanos::ZERO));
+        let (forward, back) = (forward_out, back_in);
+        Ok((poller, SplitQueue { forward, back, memory, shared, empty, mark }))
     }
 }
 
+/// The two sides of a [`SplitLink`].
+type Ends<'a, Q, M, const SLOTS: usize> = (Poller<'a, Q, SLOTS>, SplitQueue<'a, M, SLOTS>);
+
 /// Polls the NIC and passes descriptors on, each way.
 #[derive(Debug)]
-pub struct Poller<'a, Q> {
+pub struct Poller<'a, Q, const SLOTS: usize = MAX_SPLIT> {
     rx: Q,
-    forward: Sender<'a, PacketDesc, MAX_SPLIT>,
-    back: Receiver<'a, PacketDesc, MAX_SPLIT>,
+    forward: Sender<'a, PacketDesc, SLOTS>,
+    back: Receiver<'a, PacketDesc, SLOTS>,
     shared: &'a Shared,
     batch: [PacketDesc; MAX_POLL],
     drained: bool,
 }
 
-impl<Q: RxQueue> Poller<'_, Q> {
+impl<Q: RxQueue, const SLOTS: usize> Poller<'_, Q, SLOTS> {
     /// Does one round of work: one burst each way. Takes no more from the NIC than the ring has
     /// room for, so what cannot be passed on waits in the NIC. Never blocks.
     pub fn step(&mut self) -> Next {
@@ -103,6 +120,9 @@ impl<Q: RxQueue> Poller<'_, Q> {
         let stopping = self.shared.stop.get();
         let freed = self.back.pop_batch(&mut self.batch);
         if let Some(batch) = self.batch.get_mut(..freed) {
+            if planted!(PollerForgets) && freed > 1 {
+                batch.iter_mut().skip(1).for_each(|packet| *packet = PacketDesc::EMPTY);
+            }
             self.rx.release(batch);
         }
         let room = self.forward.free().min(MAX_POLL);
@@ -113,7 +133,7 @@ impl<Q: RxQueue> Poller<'_, Q> {
             && !batch.is_empty()
         {
             came = self.rx.rx_burst(batch);
-            self.drained = came == 0;
+            self.drained = came < room;
             if let Some(batch) = batch.get_mut(..came) {
                 let passed = self.forward.push_batch(batch);
                 debug_assert_eq!(passed, came, "there was room");
@@ -131,22 +151,42 @@ impl<Q: RxQueue> Poller<'_, Q> {
         }
     }
 
-    /// Whether the last step asked the NIC for packets and it had none.
-    ///
-    /// The producer sees what was passed on, not what the NIC still holds. So where the sender is
-    /// ours too, [`sender_done`](crate::pipeline::Signals::sender_done) is raised by whoever steps
-    /// the poller: once a step that began after the last frame was sent leaves this true.
+    /// A [`step`](Self::step) where the sender is ours too. The producer sees what was passed on,
+    /// not what the NIC still holds, so it is the poller that raises
+    /// [`sender_done`](Signals::sender_done): once a step that began after `sent` was raised (all
+    /// frames are on the wire) finds the NIC empty.
+    pub fn step_until(&mut self, sent: &Flag, signals: &Signals) -> Next {
+        // Read before the poll: what was sent before the flag was raised is then found.
+        let all_sent = sent.get();
+        let next = self.step();
+        if all_sent && (self.drained || planted!(DoneUnpolled)) {
+            signals.sender_done.set();
+        }
+        next
+    }
+
+    /// Whether the last step asked the NIC for packets and it had fewer than there was room for.
     #[must_use]
     pub const fn drained(&self) -> bool {
         self.drained
     }
 
+    /// Packets on their way to the producer, and back.
+    #[must_use]
+    pub fn under_way(&self) -> (usize, usize) {
+        (self.forward.capacity() - self.forward.free(), self.back.len())
+    }
+
     fn publish(&self) {
-        let stats = self.rx.stats();
+        let stats = if planted!(StatsUnshown) { NicStats::default() } else { self.rx.stats() };
         self.shared.free.set(self.rx.free_buffers() as u64);
         self.shared.missed.set(stats.missed);
         self.shared.errors.set(stats.errors);
         self.shared.no_buffer.set(stats.no_buffer);
+        if self.drained {
+            // Last: whoever sees it finds the packets of this step in the ring.
+            self.shared.empty.count();
+        }
     }
 
     /// The queue, for its own reports.
@@ -157,14 +197,18 @@ impl<Q: RxQueue> Poller<'_, Q> {
 
 /// The producer's queue where another thread polls the NIC.
 #[derive(Debug)]
-pub struct SplitQueue<'a, M> {
-    forward: Receiver<'a, PacketDesc, MAX_SPLIT>,
-    back: Sender<'a, PacketDesc, MAX_SPLIT>,
+pub struct SplitQueue<'a, M, const SLOTS: usize = MAX_SPLIT> {
+    forward: Receiver<'a, PacketDesc, SLOTS>,
+    back: Sender<'a, PacketDesc, SLOTS>,
     memory: M,
     shared: &'a Shared,
+    /// Empty steps of the poller before the last burst.
+    empty: u32,
+    /// How many there had been when the producer last looked, and the time of that step.
+    mark: (u32, Nanos),
 }
 
-impl<M> SplitQueue<'_, M> {
+impl<M, const SLOTS: usize> SplitQueue<'_, M, SLOTS> {
     /// Tells the poller to end, once everything was released. What is still in the ring to the
     /// producer stays the NIC's to reclaim when it closes.
     pub fn close(&self) {
@@ -172,7 +216,7 @@ impl<M> SplitQueue<'_, M> {
     }
 }
 
-impl<M: PacketMemory> PacketMemory for SplitQueue<'_, M> {
+impl<M: PacketMemory, const SLOTS: usize> PacketMemory for SplitQueue<'_, M, SLOTS> {
     #[inline]
     fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
         self.memory.bytes(packet)
@@ -184,9 +228,11 @@ impl<M: PacketMemory> PacketMemory for SplitQueue<'_, M> {
     }
 }
 
-impl<M: PacketMemory> RxQueue for SplitQueue<'_, M> {
+impl<M: PacketMemory, const SLOTS: usize> RxQueue for SplitQueue<'_, M, SLOTS> {
     #[inline]
     fn rx_burst(&mut self, out: &mut [PacketDesc]) -> usize {
+        // Read before the ring: what was passed on in these steps is then found.
+        self.empty = self.shared.empty.made();
         self.forward.pop_batch(out)
     }
 
@@ -199,8 +245,12 @@ impl<M: PacketMemory> RxQueue for SplitQueue<'_, M> {
         }
     }
 
+    /// Those on their way back count as free: the producer can do no more for them. In this order,
+    /// so that a packet which arrives meanwhile is rather counted twice than not at all.
     fn free_buffers(&self) -> usize {
-        usize::try_from(self.shared.free.get()).unwrap_or(usize::MAX)
+        let back = self.back.capacity() - self.back.free();
+        let back = if planted!(ReturnsUncounted) { 0 } else { back };
+        back.saturating_add(usize::try_from(self.shared.free.get()).unwrap_or(usize::MAX))
     }
 
     fn stats(&self) -> NicStats {
@@ -209,6 +259,21 @@ impl<M: PacketMemory> RxQueue for SplitQueue<'_, M> {
             errors: self.shared.errors.get(),
             no_buffer: self.shared.no_buffer.get(),
         }
+    }
+
+    /// A step of the poller that found the NIC empty may have begun long before it was counted. Of
+    /// two, the second began after the first was: so once two were counted since the producer
+    /// looked, all that had arrived when it did is in the ring, and the ring has been emptied.
+    fn caught_up(&mut self, now: Nanos) -> Option<Nanos> {
+        if planted!(StallUnseen) {
+            return Some(now);
+        }
+        let (empty, looked) = self.mark;
+        if self.empty.wrapping_sub(empty) < 2 {
+            return None;
+        }
+        self.mark = (self.empty, now);
+        Some(looked.min(now))
     }
 }
 

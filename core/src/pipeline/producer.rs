@@ -293,16 +293,16 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
         let mut busy = self.resume(now);
         let (asked, came) = self.poll();
         busy |= came > 0;
+        let caught_up = if came < asked { self.rx.caught_up(now) } else { None };
+        let caught_up = if planted!(DeadlineUnpolled) { Some(now) } else { caught_up };
         busy |= self.process(now);
-        let unpolled = planted!(DeadlineUnpolled);
-        let drained =
-            (came < asked || unpolled) && self.backlog.is_empty() && self.stalled.is_none();
-        if drained {
-            self.reassembly.tick(self.unblocked(now));
+        let settled = self.backlog.is_empty() && self.stalled.is_none();
+        if let Some(at) = caught_up.filter(|_| settled) {
+            self.reassembly.tick(self.unblocked(at));
             busy |= self.run_actions(None, now);
             self.relieve(now);
         }
-        self.check_end(now, sender_done && drained && came == 0);
+        self.check_end(now, sender_done && settled && asked > 0 && came == 0);
         busy
     }
 

@@ -66,11 +66,18 @@ pub struct Replayed {
 /// What the producer meets in a step, or must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
-    Poll { asked: usize, frames: Vec<Kind> },
+    Poll {
+        asked: usize,
+        frames: Vec<Kind>,
+    },
+    /// Up to when the queue had caught up with the NIC; without it, up to the step.
+    CaughtUp(Option<Nanos>),
     Free(usize),
     Handed(u64),
     GivenUp,
-    Failed { fatal: bool },
+    Failed {
+        fatal: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -115,6 +122,8 @@ fn token(text: &str) -> Option<Token> {
             }
             Token::Poll { asked, frames }
         }
+        "w" if rest.is_empty() => Token::CaughtUp(None),
+        "e" => Token::CaughtUp(Some(Nanos(rest.parse().ok()?))),
         "f" => Token::Free(rest.parse().ok()?),
         "b" => Token::Handed(u64::from_str_radix(rest, 16).ok()?),
         "a" => Token::GivenUp,
@@ -274,6 +283,12 @@ impl RxQueue for Queue<'_, '_> {
 
     fn stats(&self) -> NicStats {
         self.rx.stats()
+    }
+
+    fn caught_up(&mut self, now: Nanos) -> Option<Nanos> {
+        let tokens = &mut self.state.borrow_mut().tokens;
+        let said = tokens.pop_front_if(|token| matches!(token, Token::CaughtUp(_)));
+        if let Some(Token::CaughtUp(at)) = said { at } else { Some(now) }
     }
 }
 

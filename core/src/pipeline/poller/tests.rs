@@ -109,8 +109,11 @@ fn pass_on_and_come_back() {
     // One of them is kept: its slot is empty, and nothing goes back for it.
     let kept = first[1].take();
     queue.release(&mut first);
-    // Given back and new ones in the same step.
-    assert_eq!((poller.step(), poller.drained()), (Next::Again, false));
+    assert_eq!(queue.free_buffers(), 99, "those on their way back are free");
+    assert_eq!((poller.under_way(), queue.shared.free.get()), ((0, 2), 97));
+    // Given back and new ones in the same step, fewer than there is room for.
+    assert_eq!((poller.step(), poller.drained()), (Next::Again, true));
+    assert_eq!(poller.under_way(), (2, 0));
     assert_eq!((poller.rx().back.as_slice(), queue.free_buffers()), (&[0, 2][..], 97));
     // Given back and nothing new is work, too.
     let mut rest = taken(&mut queue, 8);
@@ -140,4 +143,65 @@ fn wait_for_what_was_released() {
     assert_eq!((poller.step(), poller.drained()), (Next::Done, false));
     let Nic { asked, back, .. } = poller.rx();
     assert_eq!((asked.as_slice(), back.as_slice()), (&[4][..], &[0, 1][..]));
+}
+
+#[test]
+fn the_sender_is_done_once_the_nic_was_empty_after_it() {
+    on_a_big_stack(done_once_the_nic_was_empty);
+}
+
+fn done_once_the_nic_was_empty() {
+    let mut link = Box::new(SplitLink::new());
+    let (mut poller, mut queue) =
+        link.split(Nic::new(4), Noting::default(), 4, 100).expect("legal");
+    let (sent, signals) = (Flag::new(), Signals::new());
+    assert_eq!(
+        (poller.step_until(&sent, &signals), signals.sender_done.get()),
+        (Next::Again, false)
+    );
+    sent.set();
+    // The ring is full: the NIC is not asked, and may hold more.
+    assert_eq!(
+        (poller.step_until(&sent, &signals), signals.sender_done.get()),
+        (Next::Wait(None), false)
+    );
+    let _ = taken(&mut queue, 4);
+    let _ = poller.step_until(&sent, &signals);
+    assert!(signals.sender_done.get());
+}
+
+/// C27: an empty ring says nothing while the poller stands still, and two looks at the NIC say no
+/// more than up to when the producer had looked before them.
+#[test]
+fn c27_an_empty_ring_proves_what_the_poller_has_seen() {
+    on_a_big_stack(proves_what_the_poller_has_seen);
+}
+
+fn proves_what_the_poller_has_seen() {
+    let mut link = Box::new(SplitLink::new());
+    let (mut poller, mut queue) =
+        link.split(Nic::new(2), Noting::default(), 4, 100).expect("legal");
+    let mut look = |poller: &mut Poller<'_, Nic>, steps: usize, at: u64| {
+        for _ in 0..steps {
+            let _ = poller.step();
+        }
+        let _ = taken(&mut queue, 8);
+        queue.caught_up(Nanos(at))
+    };
+    // Nothing was seen; one look that may have begun before; two.
+    assert_eq!(look(&mut poller, 0, 100), None);
+    assert_eq!(look(&mut poller, 1, 200), None);
+    assert_eq!(look(&mut poller, 1, 300), Some(Nanos::ZERO), "it had not looked before");
+    // The poller stalls for as long as it likes.
+    assert_eq!(look(&mut poller, 0, 5_000), None);
+    assert_eq!(look(&mut poller, 3, 6_000), Some(Nanos(300)));
+    assert_eq!(look(&mut poller, 2, 6_100), Some(Nanos(6_000)));
+    // A clock that steps back proves nothing of what is to come.
+    assert_eq!(look(&mut poller, 2, 50), Some(Nanos(50)));
+    // A poll that brings as much as there is room for shows no end.
+    poller.rx.arriving = (0..9).collect();
+    assert_eq!(look(&mut poller, 1, 7_000), None);
+    assert_eq!(look(&mut poller, 1, 7_001), None);
+    assert_eq!(look(&mut poller, 1, 7_002), None, "the first that is short");
+    assert_eq!(look(&mut poller, 1, 7_003), Some(Nanos(50)));
 }
