@@ -16,6 +16,8 @@
 //! | `world`, `truth`, `reading` | what is known: frames as they arrived, read independently |
 //! | `model` | what must become of a stream that leaves no doubt |
 //! | `hazard` | where a stream leaves a doubt |
+//! | `interrupt` | signals |
+//! | `meter` | what is allocated, in the tests of this crate |
 //! | `check`, `violation` | the invariants, and the names of those that are broken |
 //! | `shrink` | from a failing run to the few faults that it takes |
 //!
@@ -34,6 +36,8 @@ mod driver;
 pub mod faults;
 mod frames;
 mod hazard;
+mod interrupt;
+mod meter;
 mod model;
 mod outcome;
 mod parts;
@@ -48,7 +52,7 @@ mod world;
 
 pub use driver::{record, run};
 pub use outcome::{Coverage, Ending, Failure, Outcome};
-pub use plan::{MINI, Plan, Weights};
+pub use plan::{MINI, Plan, RxPoll, Weights};
 pub use schedule::Schedule;
 pub use shrink::{Shrunk, shrink};
 pub use violation::Violation;

@@ -28,7 +28,17 @@ fn a_sweep_counts_what_it_saw() {
 fn faults_come_from_a_preset_or_a_file() {
     let place = Workplace::new();
     let output = place.tensorwire(&["sim", "--seed", "1", "--faults", "none"]).expect_code(0);
-    assert!(output.stderr.contains("seed 1: no faults"), "{}", output.stderr);
+    assert!(output.stderr.contains(", no faults"), "{}", output.stderr);
+    for way in ["fused", "split"] {
+        place.write("way.json", format!(r#"{{"rx_poll": "{way}"}}"#));
+        let output =
+            place.tensorwire(&["sim", "--seed", "1", "--faults", "way.json"]).expect_code(0);
+        let first = format!("seed 1: {way}, no faults");
+        assert!(output.stderr.contains(&first), "{}", output.stderr);
+    }
+    place.write("bad.json", r#"{"rx_poll": "both"}"#);
+    let output = place.tensorwire(&["sim", "--seed", "1", "--faults", "bad.json"]).expect_code(7);
+    assert!(output.stderr.contains("unknown variant `both`"), "{}", output.stderr);
     let event = r#"{"faults": {"events": [{"fault": "drop", "at": 5, "arg": 0}]}, "images": 8}"#;
     place.write("one.json", event);
     let output = place.tensorwire(&["sim", "--seed", "1", "--faults", "one.json"]).expect_code(0);
@@ -38,6 +48,17 @@ fn faults_come_from_a_preset_or_a_file() {
     assert!(output.stderr.contains("bad.json: unknown field `fault`"), "{}", output.stderr);
     let output = place.tensorwire(&["sim", "--seed", "1", "--faults", "cable"]).expect_code(7);
     assert!(output.stderr.contains("cable: no preset (none, wire, "), "{}", output.stderr);
+}
+
+#[test]
+fn a_second_signal_ends_the_run_it_comes_to() {
+    let place = Workplace::new();
+    let both = r#"{"faults": {"events": [{"fault": "signal", "at": 30, "arg": 0},
+                                         {"fault": "second_signal", "at": 3, "arg": 1}]}}"#;
+    place.write("both.json", both);
+    let output = place.tensorwire(&["sim", "--seed", "1", "--faults", "both.json"]).expect_code(0);
+    assert!(output.stderr.contains("steps 34, "), "{}", output.stderr);
+    assert!(output.stderr.contains("interrupted 0, terminated 1"), "{}", output.stderr);
 }
 
 #[test]

@@ -123,6 +123,8 @@ fn carry_out(plan: &Plan) -> Result<Outcome, Wrong> {
         Ending::Device => ExitCode::Device,
         Ending::File => ExitCode::File,
         Ending::Internal => ExitCode::Internal,
+        // There is no summary: the exit code is that of the signal (`run::signals::ENDS`).
+        Ending::Interrupted | Ending::Terminated => return Ok(outcome),
     };
     match summary(plan, &outcome).exit {
         found if found == expected => Ok(outcome),
@@ -171,7 +173,7 @@ fn died(outcome: &Outcome) -> Option<Failure> {
 /// One seed, with everything that can be said about it.
 fn one(args: &SimArgs, seed: u64, schedule: Option<&Schedule>) -> Result<ExitCode, Failure> {
     let plan = plan(args, seed, schedule);
-    say(&format!("seed {seed}: {}", plan.faults));
+    say(&format!("seed {seed}: {}, {}", plan.rx_poll, plan.faults));
     let wrong = match carry_out(&plan) {
         Ok(outcome) => {
             let mut coverage = Coverage::default();

@@ -10,6 +10,7 @@ use tensorwire_core::time::Nanos;
 
 use super::faults::Fault;
 use super::frames::Frames;
+use super::meter;
 use super::reading::{Class, PORT, Shape, seal};
 use super::truth::{Incoming, hash_of_payload};
 use super::violation::Violation;
@@ -236,6 +237,44 @@ impl<'n> Cable<'n> {
         genuine
     }
 
+    fn room(&mut self) -> usize {
+        if let Some(arg) = self.draw(Fault::TxStall) {
+            self.stalled = 2 + arg % 60;
+        }
+        if self.stalls() {
+            self.stalled -= 1;
+            // The last one ends it, so that whoever was told 0 is asked again before time jumps.
+            if self.stalled > 0 {
+                return 0;
+            }
+        }
+        self.pump();
+        let room = meter::inside(|| self.tx.room());
+        room.min(ROOM.saturating_sub(self.under_way().0))
+    }
+
+    fn send(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
+        let room = self.shape.frame();
+        if len > room {
+            return Err(SendError::TooLong { len, room });
+        }
+        if self.under_way().0 >= 2 * ROOM {
+            return Err(SendError::Full);
+        }
+        let mut frame = self.spare.pop().unwrap_or_default();
+        frame.resize(len, 0);
+        meter::inside(|| fill(&mut frame));
+        if let Err(violation) = self.check_sent(&frame) {
+            self.world.borrow_mut().fail(violation);
+        }
+        self.stamp(&mut frame);
+        self.sent += 1;
+        self.carry(frame);
+        self.number += 1;
+        self.pump();
+        Ok(())
+    }
+
     /// Hands the frames whose turn it is to the NIC, as far as it takes them.
     fn pump(&mut self) {
         let now = self.world.borrow().passed;
@@ -249,7 +288,9 @@ impl<'n> Cable<'n> {
             }
             let Flying { bytes, incoming } = entry.get();
             let before = self.tx.nic_stats().missed;
-            if self.tx.send(bytes.len(), |out| out.copy_from_slice(bytes)).is_err() {
+            let sent =
+                meter::inside(|| self.tx.send(bytes.len(), |out| out.copy_from_slice(bytes)));
+            if sent.is_err() {
                 return;
             }
             if self.tx.nic_stats().missed == before {
@@ -298,53 +339,24 @@ pub(super) struct Plug<'c, 'n>(pub(super) &'c RefCell<Cable<'n>>);
 impl TxQueue for Plug<'_, '_> {
     fn room(&mut self) -> usize {
         let cable = &mut *self.0.borrow_mut();
-        if let Some(arg) = cable.draw(Fault::TxStall) {
-            cable.stalled = 2 + arg % 60;
-        }
-        if cable.stalls() {
-            cable.stalled -= 1;
-            // The last one ends it, so that whoever was told 0 is asked again before time jumps.
-            if cable.stalled > 0 {
-                return 0;
-            }
-        }
-        cable.pump();
-        cable.tx.room().min(ROOM.saturating_sub(cable.under_way().0))
+        meter::aside(|| cable.room())
     }
 
     fn send(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
         let cable = &mut *self.0.borrow_mut();
-        let room = cable.shape.frame();
-        if len > room {
-            return Err(SendError::TooLong { len, room });
-        }
-        if cable.under_way().0 >= 2 * ROOM {
-            return Err(SendError::Full);
-        }
-        let mut frame = cable.spare.pop().unwrap_or_default();
-        frame.resize(len, 0);
-        fill(&mut frame);
-        if let Err(violation) = cable.check_sent(&frame) {
-            cable.world.borrow_mut().fail(violation);
-        }
-        cable.stamp(&mut frame);
-        cable.sent += 1;
-        cable.carry(frame);
-        cable.number += 1;
-        cable.pump();
-        Ok(())
+        meter::aside(|| cable.send(len, fill))
     }
 
     fn flush(&mut self) {
         let cable = &mut *self.0.borrow_mut();
-        cable.pump();
+        meter::aside(|| cable.pump());
         cable.tx.flush();
     }
 
     fn finish(&mut self) -> bool {
         let cable = &mut *self.0.borrow_mut();
         cable.finishing = true;
-        cable.pump();
+        meter::aside(|| cable.pump());
         cable.tx.flush();
         cable.under_way().0 == 0 && cable.tx.finish()
     }

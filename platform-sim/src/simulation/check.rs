@@ -4,18 +4,22 @@ use std::cell::RefCell;
 
 use tensorwire_core::counters::RangeList;
 use tensorwire_core::pipeline::consumer::ConsumerCounters;
+use tensorwire_core::pipeline::poller::SplitQueue;
 use tensorwire_core::pipeline::producer::{Backpressure, EndReason, MissingPolicy};
 use tensorwire_core::pipeline::producer::{ProducerReport, ProducerStatus};
-use tensorwire_core::port::Delivery;
+use tensorwire_core::port::{Delivery, RxQueue};
 use tensorwire_core::time::Nanos;
 
 use super::faults::Fault;
 use super::model::Certain;
+use super::parts::NicPoller;
 use super::plan::Plan;
+use super::stages::SLOTS;
 use super::truth::{Arrival, Content};
 use super::violation::Violation;
-use super::world::{Row, RxSide, World};
+use super::world::{Between, Row, RxSide, World};
 use crate::infer::features_of;
+use crate::pool::PacketView;
 
 /// Checks one delivery, row by row.
 pub(super) fn delivery(
@@ -207,16 +211,43 @@ impl Look<'_, '_> {
         let found = places.iter().sum::<usize>() + status.returning;
         Violation::count("batch buffers", found as u64 + ready, plan.buffers as u64)?;
         let side = self.side.borrow();
-        let waiting = side.rx.waiting() + self.staged;
-        Violation::count("frames on the NIC", waiting as u64, world.truth.waiting.len() as u64)?;
+        let Between { forward, back, .. } = world.between.unwrap_or_default();
+        let waiting = (side.rx.waiting() + self.staged) as u64 + forward;
+        let expected = world.truth.waiting.len() as u64;
+        Violation::count("frames on their way to the producer", waiting, expected)?;
         // A packet that waits for a batch buffer is in nobody's list.
         let found = side.held_up() + world.kept + side.free();
-        let found = found as u64 + status.packets.held;
+        let found = found as u64 + status.packets.held + forward + back;
         let all = plan.rx_bufs as u64;
         if found == all || (status.waiting && found + 1 == all) {
             return Ok(());
         }
         Violation::count("packet buffers", found, all)
+    }
+
+    /// What holds in the rings of a split receive side, and what its poller shows after its step.
+    pub(super) fn between(
+        &self,
+        world: &World,
+        poller: &NicPoller<'_, '_>,
+        queue: &SplitQueue<'_, PacketView, SLOTS>,
+        polled: bool,
+    ) -> Result<(), Violation> {
+        let Between { forward, back, .. } = world.between.unwrap_or_default();
+        let (to, fro) = poller.under_way();
+        Violation::count("packets in the ring to the producer", to as u64, forward)?;
+        Violation::count("packets in the ring to the poller", fro as u64, back)?;
+        Violation::most("packets on their way to the producer", forward, self.plan.between())?;
+        if !polled {
+            return Ok(());
+        }
+        let side = self.side.borrow();
+        let (shown, nic) = (queue.stats(), side.rx.stats());
+        // More may have come back than the poller takes in one step.
+        let (free, expected) = (queue.free_buffers() as u64, side.free() as u64 + back);
+        Violation::count("free packet buffers shown", free, expected)?;
+        Violation::count("frames shown as missed", shown.missed, nic.missed)?;
+        Violation::count("frames shown as errors", shown.errors, nic.errors)
     }
 
     /// Whether the producer closed what its deadline and its pool demanded, and nothing else;
@@ -225,6 +256,7 @@ impl Look<'_, '_> {
         let (now, was) = (&self.status.reassembly.partial, &before.reassembly.partial);
         let fired = now.deadline > was.deadline;
         let drained = world.poll.is_some_and(|poll| poll.came < poll.asked);
+        let proved = world.poll.and_then(|poll| poll.proved);
         // A batch that has to wait for the consumer closes later than it was decided.
         if fired && !drained && !before.waiting {
             return Err(Violation::UnpolledDeadline);
@@ -243,7 +275,16 @@ impl Look<'_, '_> {
         if fired && !due {
             return Err(Violation::EarlyDeadline { open });
         }
+        // Frames that waited since before the deadline may belong to the batch, wherever they were.
+        let deadline = world.now.since(open.since(timeout));
+        let steady = world.injector.count(Fault::ClockStep) == 0;
+        if fired && steady && world.waits_since().is_some_and(|since| since < deadline) {
+            return Err(Violation::UnpolledDeadline);
+        }
         let status = &self.status;
+        // What was due by the time up to which everything was handed over.
+        let open = proved.and_then(|at| world.model.oldest(at)).unwrap_or(Nanos::ZERO);
+        let due = timeout > Nanos::ZERO && open >= timeout;
         let idle = drained && !world.stepped_back;
         let idle = idle && status.backlog == 0 && !status.waiting && !before.waiting;
         if due && !fired && idle && status.blocked == Nanos::ZERO {
@@ -321,6 +362,12 @@ fn certain_images(
     Violation::count("batches cut", report.reassembly.partial.moved, certain.moved)?;
     named("images named as damaged", &report.damaged, &certain.damaged)?;
     named("images named as missing", &report.missing, &certain.missing)?;
+    taken_are_whole(world)
+}
+
+/// Every image that was taken is one that is whole, if that is certain.
+pub(super) fn taken_are_whole(world: &World) -> Result<(), Violation> {
+    let Some(certain) = world.model.certain() else { return Ok(()) };
     let mut whole = certain.whole.iter();
     match world.taken.iter().find(|image| !whole.any(|other| other == *image)) {
         Some(image) => Err(Violation::Hole { image: *image }),

@@ -5,7 +5,7 @@ use tensorwire_core::pipeline::producer::{Backpressure, MissingPolicy};
 use tensorwire_core::time::Nanos;
 
 use super::faults::{Fault, FaultPlan, Rate};
-use super::plan::{Plan, Weights};
+use super::plan::{Plan, RxPoll, Weights};
 use crate::nic::TxMode;
 use crate::prng::Prng;
 
@@ -81,12 +81,17 @@ fn draw_shape(plan: &mut Plan, prng: &mut Prng) {
         plan.at_close = Some(small(prng, 0, 4));
         // What is kept: the open windows and the reorders in flight. Where there are fewer, the
         // receiver has to close batches to get packets back.
-        if !one_in(prng, 4) {
-            plan.rx_bufs += (plan.windows as usize + 2) * per_batch as usize;
+        match prng.below(6) {
+            0 => plan.rx_bufs = plan.rx_ring + plan.poll + size(prng, 0, 8),
+            1 | 2 => {}
+            _ => plan.rx_bufs += (plan.windows as usize + 2) * per_batch as usize,
         }
     }
     if one_in(prng, 4) {
         plan.mode = TxMode::Wire;
+    }
+    if one_in(prng, 3) {
+        plan.rx_poll = RxPoll::Split;
     }
     plan.verify = match prng.below(4) {
         0 => Verify::Udp,
@@ -107,9 +112,16 @@ fn draw_stages(plan: &mut Plan, prng: &mut Prng) {
 
 fn draw_time(plan: &mut Plan, prng: &mut Prng) {
     let weight = |prng: &mut Prng| small(prng, 1, 4) * if one_in(prng, 4) { 10 } else { 1 };
-    plan.weights = Weights { sender: weight(prng), producer: weight(prng), consumer: weight(prng) };
+    plan.weights = Weights {
+        sender: weight(prng),
+        producer: weight(prng),
+        consumer: weight(prng),
+        poller: weight(prng),
+    };
     if one_in(prng, 3) {
-        plan.timeout = Nanos::from_micros(between(prng, 5, 2_000));
+        // About what a batch takes, or far more.
+        let longest = if one_in(prng, 2) { 100 } else { 2_000 };
+        plan.timeout = Nanos::from_micros(between(prng, 5, longest));
     }
     plan.fault_steps = match prng.below(3) {
         0 => between(prng, 50, 500),
@@ -126,11 +138,13 @@ const fn range(fault: Fault) -> (u64, u64) {
         Fault::ForeignFlow => (2, 8),
         Fault::WildSequence => (4, 9),
         Fault::SenderRestart => (8, 11),
-        Fault::SenderPause | Fault::TxStall | Fault::RingFull | Fault::SlowConsumer => (5, 9),
+        Fault::SenderPause | Fault::TxStall | Fault::RingFull => (5, 9),
+        Fault::SlowProducer | Fault::SlowConsumer => (5, 9),
         Fault::PoolEmpty => (2, 6),
         Fault::SlowReorder | Fault::InferSlow => (1, 4),
         Fault::InferError | Fault::InferWrongShape | Fault::SinkError => (2, 6),
         Fault::InferHang | Fault::ReorderError => (3, 7),
+        Fault::SecondSignal => (2, 7),
         Fault::EngineSlow => (0, 0),
         Fault::Signal | Fault::ConsumerDeath => (8, 12),
         Fault::ClockStep => (6, 10),

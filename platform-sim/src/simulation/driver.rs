@@ -1,6 +1,8 @@
 //! The scheduler of a simulated run: which machine is stepped next, what time it is, what comes
 //! from outside, and when it is over.
 
+mod end;
+
 use std::cell::RefCell;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -8,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use tensorwire_core::burst::{BurstPool, PacketDesc};
 use tensorwire_core::geometry::Geometry;
 use tensorwire_core::limits::MAX_POLL;
-use tensorwire_core::pipeline::consumer::ConsumerFailure;
-use tensorwire_core::pipeline::producer::{EndReason, Producer, ProducerConfig, ProducerStatus};
+use tensorwire_core::pipeline::poller::SplitLink;
+use tensorwire_core::pipeline::producer::{Producer, ProducerConfig, ProducerStatus};
 use tensorwire_core::pipeline::{Link, Next, Signals};
-use tensorwire_core::port::TxQueue;
+use tensorwire_core::sync::Flag;
 use tensorwire_core::time::Nanos;
 use tensorwire_kernels::{Conversion, Kernel};
 
@@ -20,17 +22,20 @@ use super::check::{self, Look};
 use super::faults::{Fault, Injector};
 use super::frames::Frames;
 use super::hazard::Hazards;
+use super::interrupt::Interrupts;
+use super::meter;
 use super::model::Model;
-use super::outcome::{Ending, Failure, Outcome};
+use super::outcome::{Failure, Outcome};
 use super::parts::{
-    Inference, Receiver, Sender, inference, nic_config, producer_config, refused, reorder, sender,
+    Inference, NicPoller, Receiver, Sender, inference, nic_config, producer_config, refused,
+    reorder, sender, way,
 };
 use super::plan::{Plan, Weights};
 use super::reading::Shape;
-use super::stages::Queue;
+use super::stages::{NicQueue, Queue, Way};
 use super::truth::Truth;
 use super::violation::Violation;
-use super::world::{RxSide, World};
+use super::world::{Between, RxSide, World};
 use crate::clock::VirtualClock;
 use crate::nic::SwNic;
 use crate::pool::BatchMemory;
@@ -95,11 +100,12 @@ fn carry_out(plan: &Plan, out: Option<Box<dyn Write + Send>>) -> Result<Outcome,
     let config = producer_config(plan, &geometry)?;
     let log = out.map(|out| log(plan, &config, out)).transpose()?;
     let logged = log.as_ref().map(|log| (Arc::clone(log), config.check.clone()));
-    let queue = Recorded::new(Queue { side: &side, view, world: &world }, logged.clone());
+    let mut split = Box::new(SplitLink::with_slots());
+    let (way, poller) = way(plan, NicQueue { side: &side, view, world: &world }, &mut split)?;
+    let queue = Recorded::new(Queue { way, world: &world }, logged.clone());
     let reorder = Recorded::new(reorder, logged);
     let signals = producer_end.signals();
     let receiver = Producer::new(config, queue, reorder, pool, producer_end, &mut backlog);
-    let ready_at = world.borrow_mut().injector.draw(Fault::EngineSlow).map_or(0, |a| 1 + a % 300);
     let mut simulation = Simulation {
         plan,
         world: &world,
@@ -109,15 +115,18 @@ fn carry_out(plan: &Plan, out: Option<Box<dyn Write + Send>>) -> Result<Outcome,
         geometry: &geometry,
         signals,
         sender: sender(plan, &geometry, &cable, &frames),
+        sent: Flag::new(),
+        poller,
         before: receiver.status(),
         receiver,
         inference: inference(plan, &geometry, consumer_end, &memory, &world),
         clock: VirtualClock::new(),
         skew: 0,
-        ready_at,
+        ready_at: ready_at(&world),
         started: EPOCH,
-        paused: [0; 3],
+        paused: [0; MACHINES.len()],
         restarts: 0,
+        interrupts: Interrupts::default(),
         prng: schedule.child(),
         steps: 0,
         trace: 0,
@@ -130,11 +139,13 @@ fn carry_out(plan: &Plan, out: Option<Box<dyn Write + Send>>) -> Result<Outcome,
         violation,
         events: world.borrow().injector.happened().to_vec(),
     })?;
-    if let Some(log) = &simulation.log {
-        let report = simulation.receiver.report();
-        trace::lock(log).finish(&report).map_err(|error| refused(&error))?;
-    }
+    simulation.close_log()?;
     Ok(simulation.outcome())
+}
+
+/// The step at which the receiver becomes ready.
+fn ready_at(world: &RefCell<World>) -> u64 {
+    world.borrow_mut().injector.draw(Fault::EngineSlow).map_or(0, |arg| 1 + arg % 300)
 }
 
 /// The log of a run of `plan`.
@@ -157,11 +168,13 @@ fn log(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Machine {
     Sender,
+    Poller,
     Producer,
     Consumer,
 }
 
-const MACHINES: [Machine; 3] = [Machine::Sender, Machine::Producer, Machine::Consumer];
+const MACHINES: [Machine; 4] =
+    [Machine::Sender, Machine::Poller, Machine::Producer, Machine::Consumer];
 
 /// What a machine says that may find something new to do.
 fn again(said: Next) -> Next {
@@ -178,6 +191,9 @@ struct Simulation<'p, 'c, 'n> {
     geometry: &'p Geometry,
     signals: &'c Signals,
     sender: Sender<'c, 'n>,
+    /// All frames are on the wire; where there is a poller, it is for it to tell the producer.
+    sent: Flag,
+    poller: Option<NicPoller<'c, 'n>>,
     receiver: Receiver<'c, 'n>,
     inference: Inference<'c>,
     /// What the producer had counted after its step before.
@@ -189,8 +205,9 @@ struct Simulation<'p, 'c, 'n> {
     ready_at: u64,
     started: Nanos,
     /// The steps until which each machine is not stepped.
-    paused: [u64; 3],
+    paused: [u64; MACHINES.len()],
     restarts: u64,
+    interrupts: Interrupts,
     prng: Prng,
     steps: u64,
     trace: u64,
@@ -200,25 +217,40 @@ struct Simulation<'p, 'c, 'n> {
 impl Simulation<'_, '_, '_> {
     fn run(&mut self) -> Result<(), Violation> {
         // What each machine said last: a machine that waits is stepped all the same, as a polling
-        // thread would, but when all of them wait, time jumps.
-        let mut last = [Next::Again; 3];
+        // thread would, but when all of them wait, time jumps. News for the others: work that was
+        // done, and an end.
+        let mut last = [Next::Again; MACHINES.len()];
+        if self.poller.is_none() {
+            last[Machine::Poller as usize] = Next::Done;
+        }
         loop {
             if self.steps >= self.limit() {
                 return Err(Violation::NoProgress { steps: self.steps });
             }
             self.outside();
+            if self.interrupts.ended()?.is_some() {
+                return self.check_cut();
+            }
             let machine = self.pick();
-            let next = self.step(machine);
+            let told = self.signals.sender_done.get();
+            let (next, allocated) = meter::step(|| self.step(machine));
+            // What a log keeps in memory is no part of the run.
+            if self.log.is_none() {
+                Violation::count("memory taken in a step", allocated, 0)?;
+            }
             self.steps += 1;
             self.note(machine, next);
             self.check(machine)?;
-            if next == Next::Again {
+            let ended = next == Next::Done && last[machine as usize] != Next::Done;
+            let told = self.signals.sender_done.get() && !told;
+            if next == Next::Again || ended || told {
                 last = last.map(again);
             }
             last[machine as usize] = next;
-            let [_, producer, consumer] = last;
+            let [_, poller, producer, consumer] = last;
             let died = self.world.borrow().consumer_died;
-            if producer == Next::Done && (consumer == Next::Done || died) {
+            let received = poller == Next::Done && producer == Next::Done;
+            if received && (consumer == Next::Done || died) {
                 return self.check_end();
             }
             self.clock.advance(Nanos(self.prng.below(self.plan.tick.0)));
@@ -239,7 +271,7 @@ impl Simulation<'_, '_, '_> {
         if quiet && !world.quiet {
             world.quiet = true;
             world.injector.stop();
-            self.paused = [0; 3];
+            self.paused = [0; MACHINES.len()];
         }
         world.step = self.steps;
         world.injector.at_step(self.steps);
@@ -270,16 +302,23 @@ impl Simulation<'_, '_, '_> {
         };
         pause(Fault::SenderPause, Machine::Sender, 150);
         pause(Fault::SlowConsumer, Machine::Consumer, 150);
+        pause(Fault::SlowProducer, Machine::Producer, 150);
         // Long enough for the sender to fill the ring, if it has as much to send.
-        pause(Fault::RingFull, Machine::Producer, 4 * self.plan.rx_ring as u64);
+        let polls = if self.poller.is_some() { Machine::Poller } else { Machine::Producer };
+        pause(Fault::RingFull, polls, 4 * self.plan.rx_ring as u64);
         if world.injector.draw(Fault::ConsumerDeath).is_some() {
             world.consumer_died = true;
             self.signals.consumer_dead.set();
         }
         let restart = world.injector.draw(Fault::SenderRestart).is_some();
-        let stop = world.injector.draw(Fault::Signal).is_some();
+        let first = self.interrupts.received() == 0;
+        let signal = if first { Fault::Signal } else { Fault::SecondSignal };
+        let signal = world.injector.draw(signal);
         drop(world);
-        if stop {
+        if let Some(arg) = signal {
+            self.interrupts.receive(arg);
+        }
+        if self.interrupts.asked() {
             self.signals.stop.set();
             self.sender.stop();
         }
@@ -290,12 +329,23 @@ impl Simulation<'_, '_, '_> {
         }
     }
 
+    /// The machines that there are.
+    fn turns(&self) -> &'static [Machine] {
+        if self.poller.is_some() {
+            &MACHINES
+        } else {
+            &[Machine::Sender, Machine::Producer, Machine::Consumer]
+        }
+    }
+
     fn pick(&mut self) -> Machine {
         if self.steps >= self.plan.fault_steps {
-            return MACHINES[usize::try_from(self.steps % 3).unwrap_or(0)];
+            let turns = self.turns();
+            return turns[usize::try_from(self.steps).unwrap_or(0) % turns.len()];
         }
-        let Weights { sender, producer, consumer } = self.plan.weights;
-        let mut weights = [sender, producer, consumer].map(u64::from);
+        let Weights { sender, poller, producer, consumer } = self.plan.weights;
+        let poller = if self.poller.is_some() { poller } else { 0 };
+        let mut weights = [sender, poller, producer, consumer].map(u64::from);
         for (weight, until) in weights.iter_mut().zip(self.paused) {
             if self.steps < until {
                 *weight = 0;
@@ -318,15 +368,24 @@ impl Simulation<'_, '_, '_> {
             Machine::Sender => {
                 let next = self.sender.step(now);
                 if next == Next::Done {
-                    self.signals.sender_done.set();
+                    let sent =
+                        if self.poller.is_some() { &self.sent } else { &self.signals.sender_done };
+                    sent.set();
                 }
                 next
             }
+            Machine::Poller => match &mut self.poller {
+                Some(poller) => poller.step_until(&self.sent, self.signals),
+                None => Next::Done,
+            },
             Machine::Producer => {
                 let mut world = self.world.borrow_mut();
                 (world.poll, world.least_free) = (None, usize::MAX);
                 drop(world);
                 let next = self.receiver.step(now);
+                if let (Next::Done, Way::Split(queue)) = (next, &self.receiver.rx().inner().way) {
+                    queue.close();
+                }
                 if let Some(log) = &self.log {
                     let (status, buffers) = (self.receiver.status(), self.receiver.buffers());
                     let dead = self.signals.consumer_dead.get();
@@ -343,10 +402,12 @@ impl Simulation<'_, '_, '_> {
     /// When nobody has anything to do, the time of the first who will. Not while something is under
     /// way that will be there soon and that no machine knows of yet; once it is there, each of them
     /// is asked again.
-    fn jump(&mut self, last: &mut [Next; 3]) {
+    fn jump(&mut self, last: &mut [Next; MACHINES.len()]) {
         let (side, cable) = (self.side.borrow(), self.cable.borrow());
         let retained = self.receiver.reorder().inner().inner.retained();
-        let held_up = side.rx.waiting() + side.held_up() + retained > 0 || cable.stalls();
+        let Between { forward, back, .. } = self.world.borrow().between.unwrap_or_default();
+        let held_up = side.rx.waiting() + side.held_up() + retained > 0 || forward + back > 0;
+        let held_up = held_up || cable.stalls();
         if held_up || self.paused.iter().any(|until| self.steps < *until) {
             *last = last.map(again);
             return;
@@ -397,6 +458,7 @@ impl Simulation<'_, '_, '_> {
             return Err(violation);
         }
         let cable = self.cable.borrow();
+        world.see(cable.staged());
         let look = Look {
             plan: self.plan,
             status,
@@ -414,72 +476,12 @@ impl Simulation<'_, '_, '_> {
             let reason = (reason, status.images.pending);
             check::reason(self.plan, world, reason, flags, self.started)?;
         }
+        if let (Some(poller), Way::Split(queue)) = (&self.poller, &self.receiver.rx().inner().way) {
+            look.between(world, poller, queue, machine == Machine::Poller)?;
+        }
         look.step(world)?;
         cable.balance(world.truth.handed, world.truth.waiting.len() as u64)?;
         self.before = status;
         Ok(())
-    }
-
-    /// What holds when the run has ended.
-    fn check_end(&mut self) -> Result<(), Violation> {
-        self.side.borrow_mut().arrive(u64::MAX);
-        let died = self.world.borrow().consumer_died;
-        let all_free = self.receiver.all_buffers_free();
-        let (free, _) = self.receiver.buffers();
-        let all = self.plan.buffers as u64;
-        // What a consumer had that died is lost with it; every step has counted it.
-        if !died {
-            Violation::count("free batch buffers in the end", free as u64, all)?;
-            Violation::count("pools of free batch buffers", all_free.into(), 1)?;
-        }
-        let side = self.side.borrow();
-        let on_nic = side.rx.waiting() + self.cable.borrow().staged();
-        let waiting = self.world.borrow().truth.waiting.len() as u64;
-        Violation::count("frames left on the NIC", on_nic as u64, waiting)?;
-        let (free, all) = (side.free() as u64, self.plan.rx_bufs as u64);
-        Violation::count("free packet buffers in the end", free, all)?;
-        Violation::count("foreign packets", side.rx.foreign(), 0)?;
-        let report = self.receiver.report();
-        if report.end.is_none() {
-            return Err(Violation::End { reason: None });
-        }
-        check::end(self.plan, &mut self.world.borrow_mut(), &report, self.inference.counters())
-    }
-
-    /// How the program must end, by what is known of the run.
-    fn ending(&self) -> Ending {
-        let world = self.world.borrow();
-        let (counters, report) = (self.inference.counters(), self.receiver.report());
-        let lost = counters.infer_failed + report.images.dropped.infer_failed;
-        let broken = matches!(report.end, Some(EndReason::ReorderFailed(_)));
-        if world.consumer_died {
-            return Ending::Internal;
-        }
-        match self.inference.failure() {
-            Some(ConsumerFailure::Sink(_)) => Ending::File,
-            Some(_) => Ending::Device,
-            None if broken || lost > 0 => Ending::Device,
-            None if world.refused > 0 => Ending::File,
-            None if world.taken.len() as u64 >= self.plan.sent_images() => Ending::Complete,
-            None => Ending::Owed,
-        }
-    }
-
-    fn outcome(self) -> Outcome {
-        let ending = self.ending();
-        let world = self.world.borrow();
-        Outcome {
-            steps: self.steps,
-            trace: self.trace,
-            ended: self.clock.now(),
-            producer: self.receiver.report(),
-            consumer: *self.inference.counters(),
-            failure: self.inference.failure(),
-            wire: self.sender.queue().stats(),
-            delivered: world.taken.clone(),
-            events: world.injector.happened().to_vec(),
-            ending,
-            certain: world.model.certain().is_some(),
-        }
     }
 }

@@ -18,6 +18,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::meter;
 use crate::prng::Prng;
 
 macro_rules! faults {
@@ -69,10 +70,12 @@ faults! {
     SenderPause = "sender_pause" per "step of the run",
     /// The transmit queue has no room for a while.
     TxStall = "tx_stall" per "time the sender asks for room",
-    /// Nobody polls until every receive descriptor is used up.
+    /// Nobody polls the NIC until every receive descriptor is used up.
     RingFull = "ring_full" per "step of the run",
     /// Packets that are given back reach the NIC much later.
     PoolEmpty = "pool_empty" per "release of packets",
+    /// The producer does nothing for a while.
+    SlowProducer = "slow_producer" per "step of the run",
     /// The consumer does nothing for a while.
     SlowConsumer = "slow_consumer" per "step of the run",
     /// A reorder gives its packets back much later.
@@ -93,8 +96,10 @@ faults! {
     SinkError = "sink_error" per "delivery",
     /// The consumer's thread dies: it is never stepped again, and the shell says so.
     ConsumerDeath = "consumer_death" per "step of the run",
-    /// The stop signal.
-    Signal = "signal" per "step of the run",
+    /// The first signal, SIGINT or SIGTERM.
+    Signal = "signal" per "step before it",
+    /// A second one: the process ends at once.
+    SecondSignal = "second_signal" per "step after the first",
     /// The clock steps, ahead or back.
     ClockStep = "clock_step" per "step of the run",
 }
@@ -190,14 +195,13 @@ impl FaultPlan {
     /// slow is), `devices` (whatever may fail does), `everything`.
     #[must_use]
     pub fn preset(name: &str) -> Option<Self> {
-        use Fault as F;
         let kinds: &[(Fault, u64)] = match name {
             "none" => &[],
             "wire" => WIRE,
             "stalls" => STALLS,
             "devices" => DEVICES,
             "everything" => {
-                let all = [WIRE, STALLS, DEVICES, &[(F::Signal, 4_000), (F::ClockStep, 1_000)]];
+                let all = [WIRE, STALLS, DEVICES, ENDS];
                 return Some(Self::rates(all.into_iter().flatten()));
             }
             _ => return None,
@@ -235,6 +239,7 @@ const STALLS: &[(Fault, u64)] = &[
     (Fault::TxStall, 100),
     (Fault::RingFull, 200),
     (Fault::PoolEmpty, 30),
+    (Fault::SlowProducer, 100),
     (Fault::SlowConsumer, 100),
     (Fault::SlowReorder, 10),
     (Fault::InferSlow, 10),
@@ -249,6 +254,9 @@ const DEVICES: &[(Fault, u64)] = &[
     (Fault::SinkError, 20),
     (Fault::ConsumerDeath, 4_000),
 ];
+
+const ENDS: &[(Fault, u64)] =
+    &[(Fault::Signal, 4_000), (Fault::SecondSignal, 40), (Fault::ClockStep, 1_000)];
 
 impl fmt::Display for FaultPlan {
     /// One line: kinds with their rates, then the number of events.
@@ -357,7 +365,7 @@ impl Injector {
         }
         let arg = arg.filter(|_| on)?;
         kind.count += 1;
-        self.happened.push(Event { fault, at, arg });
+        meter::aside(|| self.happened.push(Event { fault, at, arg }));
         Some(arg)
     }
 }

@@ -8,6 +8,7 @@ use tensorwire_core::pipeline::producer::ProducerReport;
 use tensorwire_core::time::Nanos;
 
 use super::faults::{Event, Fault};
+use super::plan::RxPoll;
 use super::violation::Violation;
 
 /// Why a run is no good.
@@ -57,6 +58,18 @@ pub enum Ending {
     File,
     /// A part of the program died.
     Internal,
+    /// A second signal came, SIGINT: the process ended at once.
+    Interrupted,
+    /// A second signal came, SIGTERM: the process ended at once.
+    Terminated,
+}
+
+impl Ending {
+    /// Whether the process ended in the middle of the run.
+    #[must_use]
+    pub const fn at_once(self) -> bool {
+        matches!(self, Self::Interrupted | Self::Terminated)
+    }
 }
 
 /// What came of a run.
@@ -82,6 +95,8 @@ pub struct Outcome {
     pub events: Vec<Event>,
     /// How the program has to end, by what is known of the run.
     pub ending: Ending,
+    /// Who polled the NIC.
+    pub rx_poll: RxPoll,
     /// Whether the model could say what must become of every packet and every image.
     pub certain: bool,
 }
@@ -100,8 +115,10 @@ pub struct Coverage {
     pub delivered: u64,
     /// Runs whose outcome was certain in every detail.
     pub certain: u64,
+    /// Runs with a poller of their own.
+    pub split: u64,
     /// Runs by how they had to end, in the order of [`Ending`].
-    pub endings: [u64; 5],
+    pub endings: [u64; 7],
     /// Faults by kind, in the order of [`Fault::ALL`].
     pub faults: [u64; Fault::ALL.len()],
 }
@@ -114,6 +131,7 @@ impl Coverage {
         self.frames += outcome.wire.sent;
         self.delivered += outcome.delivered.len() as u64;
         self.certain += u64::from(outcome.certain);
+        self.split += u64::from(outcome.rx_poll == RxPoll::Split);
         self.endings[outcome.ending as usize] += 1;
         for event in &outcome.events {
             self.faults[event.fault as usize] += 1;
@@ -127,6 +145,7 @@ impl Coverage {
         self.frames += other.frames;
         self.delivered += other.delivered;
         self.certain += other.certain;
+        self.split += other.split;
         for (all, more) in self.endings.iter_mut().zip(other.endings) {
             *all += more;
         }
@@ -144,12 +163,12 @@ impl Coverage {
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runs, steps, frames, delivered, certain, endings, .. } = self;
-        let [complete, owed, device, file, internal] = endings;
-        writeln!(f, "runs {runs}, of which certain in every detail {certain}")?;
+        let Self { runs, steps, frames, delivered, certain, split, endings, .. } = self;
+        let [complete, owed, device, file, internal, interrupted, terminated] = endings;
+        writeln!(f, "runs {runs}, of which certain in every detail {certain}, split {split}")?;
         writeln!(f, "steps {steps}, frames sent {frames}, images delivered {delivered}")?;
         write!(f, "ended: complete {complete}, owed {owed}, device {device}, file {file}, ")?;
-        writeln!(f, "internal {internal}")?;
+        writeln!(f, "internal {internal}, interrupted {interrupted}, terminated {terminated}")?;
         write!(f, "faults {}:", self.injected())?;
         for (fault, count) in Fault::ALL.iter().zip(self.faults).filter(|(_, count)| *count > 0) {
             write!(f, " {fault} {count}")?;

@@ -7,6 +7,7 @@ use tensorwire_core::flow::{FlowMatch, FlowTable, PortRange};
 use tensorwire_core::geometry::Geometry;
 use tensorwire_core::header::PacketCheck;
 use tensorwire_core::pipeline::consumer::{Consumer, ConsumerCounters, ConsumerFailure};
+use tensorwire_core::pipeline::poller::{Poller, SplitLink};
 use tensorwire_core::pipeline::producer::{Producer, ProducerConfig};
 use tensorwire_core::pipeline::transmitter::{Transmitter, TransmitterConfig};
 use tensorwire_core::pipeline::{ConsumerEnd, Next};
@@ -15,10 +16,10 @@ use tensorwire_core::time::Nanos;
 use super::cable::{Cable, EXTRA, Plug};
 use super::frames::Frames;
 use super::outcome::Failure;
-use super::plan::Plan;
+use super::plan::{Plan, RxPoll};
 use super::reading::PORT;
-use super::stages::{Queue, SimInfer, SimReorder, SimSink};
-use super::world::World;
+use super::stages::{NicQueue, Queue, SLOTS, SimInfer, SimReorder, SimSink, Way};
+use super::world::{Between, World};
 use crate::nic::{Oversize, SwNicConfig};
 use crate::pool::{BatchMemory, PacketView};
 use crate::reorder::CpuReorder;
@@ -27,6 +28,8 @@ use crate::trace::Recorded;
 pub(super) type Sender<'c, 'n> = Transmitter<Plug<'c, 'n>, &'c Frames>;
 pub(super) type Receiver<'c, 'n> =
     Producer<'c, Recorded<Queue<'c, 'n>>, Recorded<SimReorder<'c, 'c>>>;
+
+pub(super) type NicPoller<'c, 'n> = Poller<'c, NicQueue<'c, 'n>, SLOTS>;
 
 /// The consumer, with one kind of inference or the other.
 #[derive(Debug)]
@@ -82,6 +85,22 @@ pub(super) fn nic_config(plan: &Plan, geometry: &Geometry) -> SwNicConfig {
         tx_eth_src: None,
         flows: None,
     }
+}
+
+/// How packets get to the producer, and the poller if that takes one; `link` is for its two sides.
+pub(super) fn way<'c, 'n>(
+    plan: &Plan,
+    queue: NicQueue<'c, 'n>,
+    link: &'c mut SplitLink<SLOTS>,
+) -> Result<(Way<'c, 'n>, Option<NicPoller<'c, 'n>>), Failure> {
+    if plan.rx_poll == RxPoll::Fused {
+        return Ok((Way::Fused(queue), None));
+    }
+    queue.world.borrow_mut().between = Some(Between::default());
+    let view = queue.view.clone();
+    let ends = link.split(queue, view, plan.between(), plan.rx_bufs);
+    let (poller, queue) = ends.map_err(|error| refused(&error))?;
+    Ok((Way::Split(queue), Some(poller)))
 }
 
 pub(super) fn reorder<'c>(

@@ -1,5 +1,8 @@
 //! What a simulated run consists of.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 use tensorwire_core::geometry::GeometrySpec;
 use tensorwire_core::header::Verify;
 use tensorwire_core::pipeline::producer::{Backpressure, MissingPolicy};
@@ -13,10 +16,31 @@ use crate::nic::TxMode;
 pub struct Weights {
     /// The transmitter.
     pub sender: u32,
+    /// The poller, where there is one.
+    pub poller: u32,
     /// The producer.
     pub producer: u32,
     /// The consumer.
     pub consumer: u32,
+}
+
+/// Who polls the NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RxPoll {
+    /// The producer.
+    Fused,
+    /// A poller of its own, with a ring each way between it and the producer.
+    Split,
+}
+
+impl fmt::Display for RxPoll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fused => "fused",
+            Self::Split => "split",
+        })
+    }
 }
 
 /// Everything that decides a run. Two runs of the same plan are the same, step for step.
@@ -42,6 +66,8 @@ pub struct Plan {
     pub rx_bufs: usize,
     /// Receive descriptors.
     pub rx_ring: usize,
+    /// Who polls them.
+    pub rx_poll: RxPoll,
     /// Packets per poll.
     pub poll: usize,
     /// Transmit descriptors: the most frames in one step of the sender.
@@ -95,6 +121,11 @@ pub const MINI: GeometrySpec = GeometrySpec {
     ..GeometrySpec::DOCUMENTED
 };
 
+impl Weights {
+    /// All of them equally often.
+    pub const EVEN: Self = Self { sender: 1, poller: 1, producer: 1, consumer: 1 };
+}
+
 impl Plan {
     /// A run in which nothing goes wrong: 32 images of the small geometry.
     #[must_use]
@@ -110,6 +141,7 @@ impl Plan {
             queue_depth: 8,
             rx_bufs: 192,
             rx_ring: 64,
+            rx_poll: RxPoll::Fused,
             poll: 32,
             tx_ring: 32,
             mode: TxMode::Lossless,
@@ -126,7 +158,7 @@ impl Plan {
             fault_steps: 2_000,
             reorder: 5,
             delay: Nanos(20_000),
-            weights: Weights { sender: 1, producer: 1, consumer: 1 },
+            weights: Weights::EVEN,
             tick: Nanos(2_000),
             max_steps: None,
         }
@@ -138,6 +170,12 @@ impl Plan {
         self.images.saturating_mul(self.passes)
     }
 
+    /// Descriptors on their way from a poller to the producer, at most: as `run` has it.
+    #[must_use]
+    pub const fn between(&self) -> usize {
+        2 * self.rx_ring
+    }
+
     /// Images that end the run.
     #[must_use]
     pub fn owed(&self) -> Option<u64> {
@@ -146,13 +184,16 @@ impl Plan {
 
     /// Steps within which a run must end once its faults have stopped and nothing is held up any
     /// more. The machines take turns then: in one turn of all of them the sender sends a frame if
-    /// there is room, the producer processes one, the consumer ends an inference, or time jumps to
-    /// when one of them can.
+    /// there is room, the poller passes one on, the producer processes one, the consumer ends an
+    /// inference, or time jumps to when one of them can.
     #[must_use]
     pub const fn drain_steps(&self) -> u64 {
         let frames = self.sent_images() * self.geometry.packets_per_image as u64;
         // Frames that are copies or somebody else's come on top, at most as many again and 512.
         let turns = 4 * frames + 4 * self.sent_images() + 1_024 + 4 * self.rx_bufs as u64;
-        3 * turns
+        match self.rx_poll {
+            RxPoll::Fused => 3 * turns,
+            RxPoll::Split => 4 * turns,
+        }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::faults::FaultPlan;
-use super::plan::{Plan, Weights};
+use super::plan::{Plan, RxPoll, Weights};
 
 /// Faults in the place of those that a seed draws, and a run that is smaller than the one it draws.
 ///
@@ -33,13 +33,14 @@ pub struct Schedule {
     /// Batches open at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub windows: Option<u32>,
+    /// Who polls the NIC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rx_poll: Option<RxPoll>,
     /// Payloads are converted when they are placed, whatever the seed says.
     pub at_placement: bool,
     /// The machines are stepped equally often, whatever the seed says.
     pub even: bool,
 }
-
-const EVEN: Weights = Weights { sender: 1, producer: 1, consumer: 1 };
 
 impl Schedule {
     /// What has to be said about `plan` beside its seed.
@@ -50,8 +51,9 @@ impl Schedule {
             images: Some(plan.images),
             passes: Some(plan.passes),
             windows: Some(plan.windows),
+            rx_poll: Some(plan.rx_poll),
             at_placement: plan.at_close.is_none(),
-            even: plan.weights == EVEN,
+            even: plan.weights == Weights::EVEN,
         }
     }
 
@@ -61,11 +63,12 @@ impl Schedule {
         plan.images = self.images.unwrap_or(plan.images);
         plan.passes = self.passes.unwrap_or(plan.passes);
         plan.windows = self.windows.unwrap_or(plan.windows);
+        plan.rx_poll = self.rx_poll.unwrap_or(plan.rx_poll);
         if self.at_placement {
             plan.at_close = None;
         }
         if self.even {
-            plan.weights = EVEN;
+            plan.weights = Weights::EVEN;
         }
     }
 }

@@ -9,7 +9,7 @@
 use super::driver::run;
 use super::faults::FaultPlan;
 use super::outcome::Failure;
-use super::plan::{Plan, Weights};
+use super::plan::{Plan, RxPoll, Weights};
 use super::violation::Violation;
 
 /// What shrinking came to.
@@ -103,8 +103,9 @@ pub fn shrink(plan: &Plan, budget: u64) -> Option<Shrunk> {
     search.repeat(|plan| plan.images = 1.max(plan.images / 2));
     search.repeat(|plan| plan.images = 1.max(plan.images - 1));
     search.repeat(|plan| plan.windows = 1.max(plan.windows - 1));
+    search.repeat(|plan| plan.rx_poll = RxPoll::Fused);
     search.repeat(|plan| plan.at_close = None);
-    search.repeat(|plan| plan.weights = Weights { sender: 1, producer: 1, consumer: 1 });
+    search.repeat(|plan| plan.weights = Weights::EVEN);
     search.events();
     let Search { best, failure, runs, .. } = search;
     Some(Shrunk { plan: best, failure, runs })

@@ -5,41 +5,58 @@ use std::collections::VecDeque;
 
 use tensorwire_core::burst::{Burst, Filling, InFlight, PacketDesc};
 use tensorwire_core::counters::NicStats;
+use tensorwire_core::pipeline::poller::SplitQueue;
 use tensorwire_core::port::{
     Delivery, Event, Infer, Outputs, PacketMemory, Reorder, RxQueue, Sink, SinkFault, StageError,
     Ticket,
 };
+use tensorwire_core::time::Nanos;
 use tensorwire_core::window::SlotMap;
 
 use super::faults::Fault;
-use super::world::{Row, RxSide, World};
+use super::meter;
+use super::world::{Between, Row, RxSide, World};
 use crate::infer::{CRC_FEATURES, code, features_of};
 use crate::pool::{BatchMemory, PacketView};
 use crate::reorder::CpuReorder;
 
-/// The receive queue: notes what the receiver is handed, and holds up what it gives back.
+/// Slots of the rings between poller and producer: more than a plan has packet buffers.
+pub(super) const SLOTS: usize = 1_024;
+
+/// The receive queue of the NIC, which holds up what it is given back.
 #[derive(Debug)]
-pub(super) struct Queue<'c, 'n> {
+pub(super) struct NicQueue<'c, 'n> {
     pub(super) side: &'c RefCell<RxSide<'n>>,
     pub(super) view: PacketView,
     pub(super) world: &'c RefCell<World>,
 }
 
-impl PacketMemory for Queue<'_, '_> {
+impl PacketMemory for NicQueue<'_, '_> {
     fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
         self.view.bytes(packet)
     }
 }
 
-impl RxQueue for Queue<'_, '_> {
+/// Those of a burst that are there.
+fn present(packets: &[PacketDesc]) -> u64 {
+    packets.iter().map(|packet| u64::from(!packet.is_none())).sum()
+}
+
+impl RxQueue for NicQueue<'_, '_> {
     fn rx_burst(&mut self, out: &mut [PacketDesc]) -> usize {
         let came = self.side.borrow_mut().rx.rx_burst(out);
-        self.world.borrow_mut().hand(out.len(), came);
+        if let Some(between) = &mut self.world.borrow_mut().between {
+            between.forward += came as u64;
+            between.empty += u64::from(came < out.len());
+        }
         came
     }
 
     fn release(&mut self, packets: &mut [PacketDesc]) {
         let world = &mut *self.world.borrow_mut();
+        if let Some(between) = &mut world.between {
+            between.back -= present(packets).min(between.back);
+        }
         let held_up = world.injector.draw(Fault::PoolEmpty);
         let until = held_up.map(|arg| world.step + 1 + arg % 120);
         self.side.borrow_mut().release(packets, until);
@@ -47,13 +64,92 @@ impl RxQueue for Queue<'_, '_> {
 
     fn free_buffers(&self) -> usize {
         let free = self.side.borrow().free();
-        let world = &mut *self.world.borrow_mut();
-        world.least_free = world.least_free.min(free);
+        if let Some(between) = &mut self.world.borrow_mut().between {
+            between.free = free;
+        }
         free
     }
 
     fn stats(&self) -> NicStats {
         self.side.borrow().rx.stats()
+    }
+}
+
+/// The producer's queue: the NIC's, or that of a poller. Notes what the producer is handed.
+#[derive(Debug)]
+pub(super) struct Queue<'c, 'n> {
+    pub(super) way: Way<'c, 'n>,
+    pub(super) world: &'c RefCell<World>,
+}
+
+/// How packets get from the NIC to the producer.
+#[derive(Debug)]
+pub(super) enum Way<'c, 'n> {
+    Fused(NicQueue<'c, 'n>),
+    Split(SplitQueue<'c, PacketView, SLOTS>),
+}
+
+impl PacketMemory for Queue<'_, '_> {
+    fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
+        match &self.way {
+            Way::Fused(queue) => queue.bytes(packet),
+            Way::Split(queue) => queue.bytes(packet),
+        }
+    }
+}
+
+impl RxQueue for Queue<'_, '_> {
+    fn rx_burst(&mut self, out: &mut [PacketDesc]) -> usize {
+        let came = match &mut self.way {
+            Way::Fused(queue) => queue.rx_burst(out),
+            Way::Split(queue) => queue.rx_burst(out),
+        };
+        let world = &mut *self.world.borrow_mut();
+        if let Some(between) = &mut world.between {
+            between.forward -= (came as u64).min(between.forward);
+        }
+        meter::aside(|| world.hand(out.len(), came));
+        came
+    }
+
+    fn release(&mut self, packets: &mut [PacketDesc]) {
+        match &mut self.way {
+            Way::Fused(queue) => queue.release(packets),
+            Way::Split(queue) => {
+                if let Some(between) = &mut self.world.borrow_mut().between {
+                    between.back += present(packets);
+                }
+                queue.release(packets);
+            }
+        }
+    }
+
+    fn free_buffers(&self) -> usize {
+        let free = match &self.way {
+            Way::Fused(queue) => queue.free_buffers(),
+            Way::Split(queue) => queue.free_buffers(),
+        };
+        // By what is true, as far as the poller can know it, not by what the queue says.
+        let world = &mut *self.world.borrow_mut();
+        let really = world.between.map_or(free, |Between { free, back, .. }| {
+            free + usize::try_from(back).unwrap_or(usize::MAX)
+        });
+        world.least_free = world.least_free.min(really);
+        free
+    }
+
+    fn stats(&self) -> NicStats {
+        match &self.way {
+            Way::Fused(queue) => queue.stats(),
+            Way::Split(queue) => queue.stats(),
+        }
+    }
+
+    fn caught_up(&mut self, now: Nanos) -> Option<Nanos> {
+        match &mut self.way {
+            Way::Fused(queue) => queue.caught_up(now),
+            Way::Split(queue) => queue.caught_up(now),
+        }
     }
 }
 
@@ -198,7 +294,10 @@ impl<'c, 'm, const NOW: bool> SimInfer<'c, 'm, NOW> {
             Fate::Right | Fate::Slow { .. } => rows.len(),
         };
         self.features.clear();
-        self.features.extend(rows.iter().take(count).flat_map(|row| features_of(row.crc)));
+        meter::aside(|| {
+            let rows = rows.iter().take(count);
+            self.features.extend(rows.flat_map(|row| features_of(row.crc)));
+        });
         self.world.borrow_mut().reported = Some(rows);
         let outputs = Outputs {
             features: &self.features,
@@ -233,9 +332,9 @@ impl<const NOW: bool> Infer for SimInfer<'_, '_, NOW> {
             let slots = image.chunks_exact(self.stride).map(|slot| truth.look(slot)).collect();
             Row { slots, crc: crc32fast::hash(image) }
         });
-        let rows = rows.collect();
+        let rows = meter::aside(|| rows.collect());
         let fate = self.fate()?;
-        self.pending.push_back(Pending { ticket, rows, fate });
+        meter::aside(|| self.pending.push_back(Pending { ticket, rows, fate }));
         Ok(())
     }
 
@@ -287,7 +386,8 @@ impl Sink for SimSink<'_> {
             world.sink_fatal |= fatal;
             return Err(SinkFault { fatal });
         }
-        if let Err(violation) = super::check::delivery(world, delivery, &rows, outputs.features) {
+        let check = || super::check::delivery(world, delivery, &rows, outputs.features);
+        if let Err(violation) = meter::aside(check) {
             world.fail(violation);
         }
         Ok(())

@@ -1,4 +1,5 @@
 use tensorwire_core::pipeline::producer::EndReason;
+use tensorwire_core::time::Nanos;
 
 use super::faults::{Event, Fault, FaultPlan};
 use super::*;
@@ -10,8 +11,11 @@ fn all(plan: &Plan) -> Vec<u64> {
 
 #[test]
 fn a_quiet_run_delivers_everything() {
-    for at_close in [None, Some(0), Some(3)] {
-        let plan = Plan { at_close, rx_bufs: 256, passes: 3, ..Plan::quiet(1) };
+    for (at_close, rx_poll) in [None, Some(0), Some(3)]
+        .into_iter()
+        .flat_map(|at_close| [(at_close, RxPoll::Fused), (at_close, RxPoll::Split)])
+    {
+        let plan = Plan { at_close, rx_poll, rx_bufs: 256, passes: 3, ..Plan::quiet(1) };
         let outcome = run(&plan).expect("nothing goes wrong");
         assert_eq!(outcome.delivered, all(&plan));
         assert_eq!(outcome.producer.end, Some(EndReason::SenderDone));
@@ -54,6 +58,64 @@ fn l01_what_comes_before_readiness_is_counted_apart_and_costs_its_images_only() 
     assert!(packets.early > 0 && packets.placed > 0, "{packets:?}");
     assert_eq!(packets.early + packets.placed + outcome.producer.nic.missed, 256);
     assert!(outcome.certain && outcome.delivered.last() == Some(&63), "{:?}", outcome.delivered);
+}
+
+/// C27: a poller that stalls in the middle of a batch, or a producer, or both.
+#[test]
+fn c27_whoever_stalls_no_batch_is_cut_whose_packets_wait() {
+    for rx_poll in [RxPoll::Fused, RxPoll::Split] {
+        for (fault, at) in [(Fault::RingFull, 60), (Fault::SlowProducer, 60)] {
+            let faults = with(&[(fault, at, 140), (fault, at + 200, 149)]);
+            let timeout = Nanos::from_micros(100);
+            let plan = Plan { faults, rx_poll, timeout, images: 128, tx_ring: 2, ..Plan::quiet(4) };
+            let outcome = run(&plan).expect("holds");
+            assert_eq!(outcome.events.len(), 2);
+            assert_eq!(outcome.producer.reassembly.partial.deadline, 0, "{rx_poll} {fault}");
+            assert_eq!(outcome.delivered, all(&plan));
+        }
+    }
+}
+
+/// The second signal ends the process: what had been delivered is all there is.
+#[test]
+fn a_second_signal_is_the_end() {
+    for (arg, ending) in [(0, Ending::Interrupted), (1, Ending::Terminated)] {
+        let faults = with(&[(Fault::Signal, 150, 0), (Fault::SecondSignal, 4, arg)]);
+        let plan = Plan { faults, images: 64, tx_ring: 2, ..Plan::quiet(5) };
+        let outcome = run(&plan).expect("holds");
+        assert_eq!((outcome.ending, outcome.steps), (ending, 155));
+        let few = outcome.delivered.len() as u64;
+        assert!(few > 0 && few < 64 && outcome.delivered.iter().copied().eq(0..few));
+        // One alone: the run drains.
+        let plan = Plan { faults: with(&[(Fault::Signal, 150, arg)]), ..plan };
+        let drained = run(&plan).expect("holds");
+        assert_eq!(
+            (drained.ending, drained.producer.end),
+            (Ending::Owed, Some(EndReason::Stopped))
+        );
+        assert!(drained.delivered.starts_with(&outcome.delivered) && drained.steps > 155);
+    }
+}
+
+/// Every step of every seed is measured; here are many batches of one run.
+#[test]
+fn a_long_run_takes_no_memory() {
+    for rx_poll in [RxPoll::Fused, RxPoll::Split] {
+        let faults = FaultPlan::preset("wire").expect("a preset");
+        let plan = Plan { faults, rx_poll, passes: 160, fault_steps: 1 << 40, ..Plan::quiet(6) };
+        let outcome = run(&plan).expect("holds");
+        assert!(outcome.producer.pushed > 1_000, "{}", outcome.producer.pushed);
+    }
+}
+
+#[test]
+fn a_leak_is_seen() {
+    let failure = meter::on::leaking(|| run(&Plan::quiet(1))).expect_err("each step allocates");
+    let Failure::Broken { violation, step, .. } = &failure else { panic!("{failure}") };
+    assert_eq!(
+        (violation.to_string().as_str(), *step),
+        ("memory taken in a step: 1, and it should be 0", 0)
+    );
 }
 
 #[test]
@@ -111,5 +173,6 @@ fn seeds_hold() {
     assert!(failed.is_empty(), "{} seeds fail:\n{}", failed.len(), told.join("\n"));
     // A sweep that never makes a strong claim, or in which something never happens, proves little.
     assert!(coverage.certain * 10 > coverage.runs, "{coverage}");
+    assert!(coverage.split * 4 > coverage.runs, "{coverage}");
     assert!(coverage.faults.iter().chain(&coverage.endings).all(|count| *count > 0), "{coverage}");
 }

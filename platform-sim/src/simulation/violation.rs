@@ -115,6 +115,11 @@ pub enum Violation {
         /// The reason.
         reason: Option<EndReason>,
     },
+    /// The process did not end at once at its second signal, or it did at the first.
+    Signal {
+        /// Signals that had come.
+        signals: u32,
+    },
     /// The run did not end.
     NoProgress {
         /// Steps made.
@@ -206,6 +211,12 @@ impl fmt::Display for Violation {
                 write!(f, "the run ended with \"{reason}\", which is not so")
             }
             Self::End { reason: None } => f.write_str("the run ended without a reason"),
+            Self::Signal { signals: 1 } => {
+                f.write_str("the first signal ended the process at once")
+            }
+            Self::Signal { signals } => {
+                write!(f, "{signals} signals came, and the process did not end at once")
+            }
             Self::NoProgress { steps } => write!(f, "the run did not end within {steps} steps"),
         }
     }

@@ -9,6 +9,7 @@ use tensorwire_core::time::Nanos;
 
 use super::faults::Injector;
 use super::hazard::{Hazards, Stretch};
+use super::meter;
 use super::model::Model;
 use super::truth::{Content, Truth};
 use super::violation::Violation;
@@ -21,11 +22,41 @@ pub(super) struct Row {
     pub(super) crc: u32,
 }
 
-/// The last poll of the receiver.
+/// The last poll of the producer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Poll {
     pub(super) asked: usize,
     pub(super) came: usize,
+    /// It has shown that all that had reached the NIC by then was handed over.
+    pub(super) proved: Option<Nanos>,
+}
+
+/// What is known of the two rings of a split receive side, by what went in and came out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Between {
+    /// Packets on their way to the producer.
+    pub(super) forward: u64,
+    /// Packets on their way back.
+    pub(super) back: u64,
+    /// Free packet buffers of the NIC when the poller looked last; some may have come back since.
+    pub(super) free: usize,
+    /// Polls of the NIC that found it empty.
+    pub(super) empty: u64,
+    /// How many there had been at a poll of the producer, and the time of that.
+    mark: (u64, Nanos),
+}
+
+impl Between {
+    /// The producer, at `now`, finds the ring empty. Once two polls of the NIC since an earlier
+    /// look have found that empty, the second of them began after it: whatever had arrived by
+    /// then has been handed over.
+    fn look(&mut self, now: Nanos) -> Option<Nanos> {
+        if self.empty - self.mark.0 < 2 {
+            return None;
+        }
+        let (_, at) = std::mem::replace(&mut self.mark, (self.empty, now));
+        Some(at.min(now))
+    }
 }
 
 #[derive(Debug)]
@@ -45,6 +76,10 @@ pub(super) struct World {
     pub(super) hazards: Hazards,
     /// The poll of this step, if there was one.
     pub(super) poll: Option<Poll>,
+    /// The rings between poller and producer, where there are two.
+    pub(super) between: Option<Between>,
+    /// When each frame that waits could be polled first; those that cannot yet are not in it.
+    visible: VecDeque<Nanos>,
     /// When a packet of the stream was handed over last.
     pub(super) last_ours: Option<Nanos>,
     /// The clock has stepped back at least once: how old something is is no more certain.
@@ -91,6 +126,8 @@ impl World {
             model,
             hazards,
             poll: None,
+            between: None,
+            visible: VecDeque::new(),
             last_ours: None,
             stepped_back: false,
             kept: 0,
@@ -124,10 +161,31 @@ impl World {
         self.now = now;
     }
 
+    /// Of the frames that wait, all but `staged` can be polled from now on.
+    pub(super) fn see(&mut self, staged: usize) {
+        let visible = self.truth.waiting.len().saturating_sub(staged);
+        while self.visible.len() < visible {
+            self.visible.push_back(self.now);
+        }
+    }
+
+    /// Since when the oldest frame that can be polled has waited.
+    pub(super) fn waits_since(&self) -> Option<Nanos> {
+        self.visible.front().copied()
+    }
+
     /// The receiver was handed `came` frames of the `asked` it asked for.
     pub(super) fn hand(&mut self, asked: usize, came: usize) {
-        self.poll = Some(Poll { asked, came });
+        let proved = match &mut self.between {
+            _ if came == asked => None,
+            None => Some(self.now),
+            // Before it is ready the receiver has no deadlines, and does not look.
+            Some(between) if self.ready => between.look(self.now),
+            Some(_) => None,
+        };
+        self.poll = Some(Poll { asked, came, proved });
         for _ in 0..came {
+            self.visible.pop_front();
             let Some(arrival) = self.truth.hand(self.ready) else { continue };
             self.last_ours = Some(self.now);
             self.stepped = false;
@@ -171,7 +229,7 @@ impl<'n> RxSide<'n> {
             self.rx.release(packets);
         } else {
             let packets = packets.iter_mut().filter(|packet| !packet.is_none());
-            self.limbo.extend(packets.map(PacketDesc::take));
+            meter::aside(|| self.limbo.extend(packets.map(PacketDesc::take)));
         }
     }
 
