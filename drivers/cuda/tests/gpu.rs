@@ -103,6 +103,12 @@ fn memory_of_every_kind_holds_what_was_written_and_begins_as_zero() {
         let mut bytes = vec![0xff; 1_000_003];
         region.read(0, &mut bytes).expect("read");
         assert!(bytes.iter().all(|byte| *byte == 0), "{kind}");
+        // What the last owner left, if the driver hands out the same memory again.
+        region.write(0, &vec![0xab; 1_000_003]).expect("written");
+        drop(region);
+        let region = Region::new(&gpu, kind, 1_000_003).expect("a megabyte");
+        region.read(0, &mut bytes).expect("read");
+        assert!(bytes.iter().all(|byte| *byte == 0), "{kind}, the second time");
         region.write(1_000_000, &[1, 2, 3]).expect("written");
         region.read(999_999, &mut bytes[..4]).expect("read");
         assert_eq!(bytes[..4], [0, 1, 2, 3], "{kind}");

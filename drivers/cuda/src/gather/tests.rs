@@ -55,6 +55,8 @@ impl Gather for Fake {
     fn done(&mut self, burst: usize) -> Result<bool, CudaError> {
         self.device.asked.set(self.device.asked.get() + 1);
         if let Some(code) = self.device.fails.take() {
+            // Half of a header, or those of another burst: nothing of it may be seen.
+            self.headers[burst].fill(0xab);
             return Err(CudaError { call: "cuEventQuery", code });
         }
         let (count, lag) = &mut self.waits[burst];
