@@ -1,0 +1,59 @@
+//! DPDK ports as the receive and transmit queues of [`tensorwire_core::port`], in safe types.
+//!
+//! What owns what, outermost first; each holds the one before, so things go in the reverse order:
+//!
+//! 1. [`Eal`]: DPDK itself, once per process.
+//! 2. [`PacketPool`]: a region of our own memory ([`PacketStorage`]) as packet buffers.
+//! 3. [`Device`]: something with a port: a NIC, a virtual device, an end of a [`ring_pair`].
+//! 4. [`Port`]: the port set up and started, with its steering rules. [`Port::split`] lends its two
+//!    queues, [`DpdkRx`] and [`DpdkTx`].
+//!
+//! A frame is never copied here: [`DpdkRx`] hands over the mbuf that the driver filled, the parser
+//! and the reorder stage read its bytes where they lie, and `release` gives mbufs back in bulk.
+//!
+//! Without DPDK (see `tensorwire-dpdk-sys`) what remains is what needs none of it: the arguments
+//! that a configuration leads to ([`config`]), and memory ([`storage`]).
+#![allow(unsafe_code)] // calls of DPDK, each with the rule that makes it sound
+
+pub mod config;
+#[cfg(has_dpdk)]
+mod device;
+#[cfg(has_dpdk)]
+mod eal;
+#[cfg(has_dpdk)]
+mod error;
+#[cfg(has_dpdk)]
+mod flow;
+#[cfg(has_dpdk)]
+mod pool;
+#[cfg(has_dpdk)]
+mod port;
+#[cfg(has_dpdk)]
+mod rx;
+pub mod storage;
+#[cfg(has_dpdk)]
+mod tx;
+
+pub use config::{EalConfig, ElementError, Pages, PoolSpec, element_bytes};
+#[cfg(has_dpdk)]
+pub use device::{Device, PortInfo, ring_pair};
+#[cfg(has_dpdk)]
+pub use eal::Eal;
+#[cfg(has_dpdk)]
+pub use error::{CallError, EalError, PoolError, PortError, left_standing};
+#[cfg(has_dpdk)]
+pub use flow::{FlowPlan, Steering};
+#[cfg(has_dpdk)]
+pub use pool::{PacketPool, PacketView};
+#[cfg(has_dpdk)]
+pub use port::{Port, PortConfig, QueueConfig, Stage};
+#[cfg(has_dpdk)]
+pub use rx::DpdkRx;
+pub use storage::{HostMemory, PacketStorage, StorageError};
+#[cfg(has_dpdk)]
+pub use tensorwire_dpdk_sys::PortStats;
+#[cfg(has_dpdk)]
+pub use tx::DpdkTx;
+
+/// Whether this was built against DPDK.
+pub const BUILT: bool = tensorwire_dpdk_sys::BUILT;

@@ -1,0 +1,487 @@
+//! A port, set up, started, steered, and taken down again in the reverse order.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::fmt;
+use std::thread;
+use std::time::Duration;
+
+use tensorwire_dpdk_sys as sys;
+
+use crate::device::{Device, text};
+use crate::error::{CallError, PortError, undone};
+use crate::flow::{self, FlowPlan, Rule, Steering};
+use crate::pool::{PacketPool, PacketView};
+use crate::rx::{DpdkRx, RxSide};
+use crate::tx::{DpdkTx, TxSide};
+
+/// How long a NIC gets to put what it has accepted on the wire before it is stopped: a ring of 8192
+/// frames of 9000 bytes at 10 Gb/s takes 59 ms.
+const DRAIN: Duration = Duration::from_millis(100);
+
+/// The largest frame that every Ethernet port takes, without its checksum (IEEE 802.3).
+const STANDARD_FRAME: usize = 1514;
+
+/// Bytes of a frame that are not part of its MTU.
+const ETHERNET_HEADER: usize = 14;
+
+/// The only queue of a port.
+const QUEUE: u16 = 0;
+
+/// What is done to a port on its way up, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// The device is found or attached.
+    Attach,
+    /// Frames that no rule matches are kept away, where that is wanted.
+    Isolate,
+    /// Queues and options.
+    Configure,
+    /// The device gets to know our memory.
+    Map,
+    /// The receive queue.
+    RxQueue,
+    /// The transmit queue.
+    TxQueue,
+    /// The port starts.
+    Start,
+    /// The steering rules.
+    Steer,
+}
+
+impl Stage {
+    /// All of them that [`Port::open`] goes through.
+    pub const OPEN: [Self; 7] = [
+        Self::Isolate,
+        Self::Configure,
+        Self::Map,
+        Self::RxQueue,
+        Self::TxQueue,
+        Self::Start,
+        Self::Steer,
+    ];
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Attach => "attach",
+            Self::Isolate => "isolate",
+            Self::Configure => "configure",
+            Self::Map => "map",
+            Self::RxQueue => "receive queue",
+            Self::TxQueue => "transmit queue",
+            Self::Start => "start",
+            Self::Steer => "steer",
+        })
+    }
+}
+
+/// A queue.
+#[derive(Clone, Debug)]
+pub struct QueueConfig {
+    /// Descriptors asked for; the device has the last word, see [`Port::rings`].
+    pub ring: u16,
+    /// Its buffers.
+    pub pool: PacketPool,
+}
+
+/// What a port is set up for.
+#[derive(Clone, Debug, Default)]
+pub struct PortConfig {
+    /// The receive queue, if any.
+    pub rx: Option<QueueConfig>,
+    /// The transmit queue, if any.
+    pub tx: Option<QueueConfig>,
+    /// Pools of senders whose very buffers arrive here (ring devices).
+    pub peers: Vec<PacketPool>,
+    /// The flows to steer to the receive queue.
+    pub flows: Option<FlowPlan>,
+    /// Every frame that is sent gets the port's own address as its source (`tx_eth_src`). Written
+    /// by software.
+    pub eth_src: bool,
+    /// Frames are stamped with the time of their arrival, where the device does it.
+    pub timestamps: bool,
+}
+
+/// A port that runs. Taken down when it is closed or dropped.
+#[derive(Debug)]
+pub struct Port {
+    /// `None` once it is closed.
+    device: Option<Device>,
+    up: Up,
+    config: PortConfig,
+    rings: (u16, u16),
+    steering: Steering,
+    rx: Option<RxSide>,
+    tx: Option<TxSide>,
+}
+
+/// What has to be undone.
+#[derive(Debug, Default)]
+struct Up {
+    isolated: bool,
+    started: bool,
+    marks: bool,
+    rules: Vec<Rule>,
+    mapped: Vec<PacketPool>,
+}
+
+impl Port {
+    /// Sets up `device` and starts it. `watch` is told of each stage before it begins, and may
+    /// refuse to go on.
+    ///
+    /// # Errors
+    ///
+    /// [`PortError`]; everything that was set up has been taken down again then.
+    pub fn open(
+        device: Device,
+        config: PortConfig,
+        watch: impl FnMut(Stage) -> bool,
+    ) -> Result<Self, PortError> {
+        if config.rx.is_none() && config.tx.is_none() {
+            return Err(PortError::NoQueue);
+        }
+        let rings = [&config.rx, &config.tx].map(|q| q.as_ref().map_or(0, |q| q.ring));
+        let mut port = Self {
+            device: Some(device),
+            up: Up::default(),
+            config,
+            rings: (rings[0], rings[1]),
+            steering: Steering::Off,
+            rx: None,
+            tx: None,
+        };
+        // On the way out by `?` the value is dropped, which undoes what was done.
+        port.set_up(watch)?;
+        Ok(port)
+    }
+
+    fn set_up(&mut self, mut watch: impl FnMut(Stage) -> bool) -> Result<(), PortError> {
+        let info = self.device()?.info()?;
+        let mut marks = u8::from(self.config.flows.is_some());
+        let mut timestamps = u8::from(self.config.timestamps);
+        for stage in Stage::OPEN {
+            if !watch(stage) {
+                return Err(PortError::Stopped(stage));
+            }
+            let done = match stage {
+                Stage::Attach => Ok(()),
+                Stage::Isolate => {
+                    self.isolate();
+                    Ok(())
+                }
+                Stage::Configure => {
+                    self.check_buffers(info.min_rx_bytes)?;
+                    self.configure(&info.driver, info.max_mtu, &mut marks, &mut timestamps)
+                }
+                Stage::Map => self.map(),
+                Stage::RxQueue => self.rx_queue(),
+                Stage::TxQueue => self.tx_queue(),
+                Stage::Start => self.start(),
+                Stage::Steer => self.steer(marks == 1),
+            };
+            let name = &info.name;
+            done.map_err(|error| PortError::Call { device: name.clone(), stage, error })?;
+        }
+        let field = (timestamps == 1).then(timestamp_field).flatten();
+        let id = self.device()?.port();
+        if let Some(queue) = &self.config.rx {
+            let view = PacketView::new(queue.pool.clone(), self.config.peers.clone());
+            self.rx = Some(RxSide::new(id, QUEUE, view, self.up.marks, field));
+        }
+        if let Some(queue) = &self.config.tx {
+            let mac = self.config.eth_src.then_some(info.mac);
+            self.tx = Some(TxSide::new(id, QUEUE, queue.pool.clone(), mac));
+        }
+        Ok(())
+    }
+
+    fn device(&self) -> Result<&Device, PortError> {
+        self.device.as_ref().ok_or_else(|| PortError::Name("a closed port".to_owned()))
+    }
+
+    /// Number of the port; of a closed one a number that no port has.
+    fn id(&self) -> u16 {
+        self.device.as_ref().map_or(u16::MAX, Device::port)
+    }
+
+    fn check_buffers(&self, needed: usize) -> Result<(), PortError> {
+        let Some(queue) = &self.config.rx else { return Ok(()) };
+        if !queue.pool.cpu_readable() {
+            return Err(PortError::Unreadable);
+        }
+        let given = queue.pool.room_bytes();
+        if given < needed { Err(PortError::Buffers { given, needed }) } else { Ok(()) }
+    }
+
+    /// Before anything else: some drivers take it only then.
+    fn isolate(&mut self) {
+        if !self.config.flows.as_ref().is_some_and(|plan| plan.isolation) {
+            return;
+        }
+        match flow::isolate(self.id(), true) {
+            Ok(()) => self.up.isolated = true,
+            Err(error) => {
+                self.steering = Steering::Software { rule: None, error, words: String::new() };
+            }
+        }
+    }
+
+    fn configure(
+        &mut self,
+        driver: &str,
+        max_mtu: u32,
+        marks: &mut u8,
+        timestamps: &mut u8,
+    ) -> Result<(), CallError> {
+        let pools = [&self.config.rx, &self.config.tx].into_iter().flatten();
+        let frame = pools.map(|queue| queue.pool.frame_bytes()).max().unwrap_or(0);
+        // Only where it is needed, and not for an interface of the kernel, which keeps its own.
+        let own = frame <= STANDARD_FRAME || driver == "net_af_packet";
+        let mtu = u32::try_from(frame.saturating_sub(ETHERNET_HEADER)).unwrap_or(u32::MAX);
+        let mtu = if own { 0 } else { mtu.min(max_mtu) };
+        let (rx, tx) = (self.config.rx.is_some(), self.config.tx.is_some());
+        let (marks, timestamps) = (&raw mut *marks, &raw mut *timestamps);
+        // SAFETY: the port is ours and stopped; the two answers are ours to write to.
+        let result = unsafe {
+            sys::twd_port_configure(self.id(), rx.into(), tx.into(), mtu, marks, timestamps)
+        };
+        CallError::check("rte_eth_dev_configure", result)?;
+        let (id, rx, tx) = (self.id(), &raw mut self.rings.0, &raw mut self.rings.1);
+        // SAFETY: both are ours to write to.
+        let result = unsafe { sys::twd_port_adjust(id, rx, tx) };
+        CallError::check("rte_eth_dev_adjust_nb_rx_tx_desc", result).map(|_| ())
+    }
+
+    /// A device that reaches memory by itself has to know ours. One that is software says that it
+    /// has no use for it.
+    fn map(&mut self) -> Result<(), CallError> {
+        let Some(device) = &self.device else { return Ok(()) };
+        let handle = device.handle()?;
+        let queues = [&self.config.rx, &self.config.tx].into_iter().flatten();
+        let pools = queues.map(|queue| queue.pool.clone()).chain(self.config.peers.clone());
+        for pool in pools.collect::<Vec<_>>() {
+            let (base, len) = pool.memory();
+            if self.up.mapped.iter().any(|other| other.memory() == pool.memory()) {
+                continue;
+            }
+            let iova = base.addr() as u64;
+            // SAFETY: the memory is registered and stays so until it is unmapped: `mapped` keeps it.
+            let result = unsafe { sys::twd_device_map(handle, base, iova, len) };
+            match CallError::check("rte_dev_dma_map", result) {
+                Ok(_) => self.up.mapped.push(pool),
+                Err(error) if error.code == libc::ENOTSUP => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn rx_queue(&mut self) -> Result<(), CallError> {
+        let Some(queue) = &self.config.rx else { return Ok(()) };
+        // SAFETY: the port is ours, configured and stopped; the pool outlives the queue: `config`
+        // keeps it until the port is closed.
+        let result =
+            unsafe { sys::twd_port_rx_queue(self.id(), QUEUE, self.rings.0, queue.pool.raw()) };
+        CallError::check("rte_eth_rx_queue_setup", result).map(|_| ())
+    }
+
+    fn tx_queue(&mut self) -> Result<(), CallError> {
+        if self.config.tx.is_none() {
+            return Ok(());
+        }
+        // SAFETY: the port is ours, configured and stopped.
+        let result = unsafe { sys::twd_port_tx_queue(self.id(), QUEUE, self.rings.1) };
+        CallError::check("rte_eth_tx_queue_setup", result).map(|_| ())
+    }
+
+    fn start(&mut self) -> Result<(), CallError> {
+        // SAFETY: the port is ours, and all its queues are set up.
+        let result = unsafe { sys::twd_port_start(self.id()) };
+        CallError::check("rte_eth_dev_start", result)?;
+        self.up.started = true;
+        Ok(())
+    }
+
+    fn steer(&mut self, marks: bool) -> Result<(), CallError> {
+        let Some(plan) = &self.config.flows else { return Ok(()) };
+        if !plan.isolation || self.up.isolated {
+            match flow::create(self.id(), QUEUE, &plan.flows, marks) {
+                Ok(rules) => {
+                    let isolated = self.up.isolated;
+                    self.steering = Steering::Device { rules: rules.len(), isolated };
+                    self.up.rules = rules;
+                    self.up.marks = marks;
+                    return Ok(());
+                }
+                Err(refused) => self.steering = refused,
+            }
+        }
+        // In software then: every frame has to come in, whatever its address.
+        if self.up.isolated {
+            flow::isolate(self.id(), false)?;
+            self.up.isolated = false;
+        }
+        // SAFETY: the port is ours and runs. A device without such a mode takes every frame anyway.
+        let result = unsafe { sys::twd_port_promiscuous(self.id()) };
+        match CallError::check("rte_eth_promiscuous_enable", result) {
+            Err(error) if error.code != libc::ENOTSUP => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Descriptors of the receive and transmit ring, as the device has them; 0 for a queue that the
+    /// port has not.
+    #[must_use]
+    pub const fn rings(&self) -> (u16, u16) {
+        self.rings
+    }
+
+    /// Who matches the flows.
+    #[must_use]
+    pub const fn steering(&self) -> &Steering {
+        &self.steering
+    }
+
+    /// Received packets, for those who read them without having the queue.
+    #[must_use]
+    pub fn packets(&self) -> Option<PacketView> {
+        self.rx.as_ref().map(|side| side.view().clone())
+    }
+
+    /// Lends the two queues, one to each of two threads or both to one.
+    pub fn split(&mut self) -> (Option<DpdkRx<'_>>, Option<DpdkTx<'_>>) {
+        let Self { rx, tx, .. } = self;
+        (rx.as_mut().map(DpdkRx::new), tx.as_mut().map(DpdkTx::new))
+    }
+
+    /// What the port counted.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] when it cannot say, as when it is closed.
+    pub fn stats(&self) -> Result<sys::PortStats, CallError> {
+        stats(self.id())
+    }
+
+    /// What its driver counted besides, by name.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] when it cannot say, as when it is closed.
+    pub fn xstats(&self) -> Result<Vec<(String, u64)>, CallError> {
+        let mut values = vec![sys::XStat { name: [0; sys::NAME], value: 0 }; 512];
+        // SAFETY: the list is ours to write to and as long as it is said to be.
+        let result = unsafe { sys::twd_port_xstats(self.id(), values.as_mut_ptr(), 512) };
+        let count = CallError::check("rte_eth_xstats_get", result)?;
+        values.truncate(usize::try_from(count).unwrap_or(0));
+        Ok(values.iter().map(|stat| (text(&stat.name), stat.value)).collect())
+    }
+
+    /// Speed of the link in megabits per second, 0 where it is not known; `None` while it is down.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] when the port cannot say, as when it is closed.
+    pub fn link(&self) -> Result<Option<u32>, CallError> {
+        let (mut mbps, mut up) = (0, 0);
+        // SAFETY: both are ours to write to; a port that does not exist is an error.
+        let result = unsafe { sys::twd_port_link(self.id(), &raw mut mbps, &raw mut up) };
+        CallError::check("rte_eth_link_get_nowait", result)?;
+        // All ones: the driver does not know.
+        Ok((up == 1).then_some(if mbps == u32::MAX { 0 } else { mbps }))
+    }
+
+    /// Takes the port down: rules, the port itself, maps, the device. Whether there was something
+    /// to do: not when it was closed before.
+    pub fn close(&mut self) -> bool {
+        let Some(device) = self.device.take() else { return false };
+        let port = device.port();
+        // Frames that were filled and not sent go back to their pool.
+        let sent = self.tx.take().is_some_and(|mut side| side.discard());
+        self.rx = None;
+        let kept = flow::destroy(port, std::mem::take(&mut self.up.rules));
+        undone(kept == 0);
+        if self.up.isolated {
+            // The device is given back to the kernel in any case when it is closed.
+            let _ = flow::isolate(port, false);
+        }
+        if self.up.started {
+            if sent && !self.up.mapped.is_empty() {
+                thread::sleep(DRAIN);
+            }
+            // SAFETY: the port is ours and runs, and its queues are gone: they borrow `self`.
+            let result = unsafe { sys::twd_port_stop(port) };
+            undone(result == 0);
+        }
+        let handle = device.handle().ok();
+        for pool in self.up.mapped.drain(..) {
+            unmap(handle, &pool);
+        }
+        self.up = Up::default();
+        drop(device);
+        true
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn unmap(device: Option<*mut c_void>, pool: &PacketPool) {
+    let Some(device) = device else { return };
+    let (base, len) = pool.memory();
+    // SAFETY: mapped before, with the same numbers; the port is stopped and uses it no more.
+    let result = unsafe { sys::twd_device_unmap(device, base, base.addr() as u64, len) };
+    undone(result == 0);
+}
+
+/// What `port` counted.
+pub(crate) fn stats(port: u16) -> Result<sys::PortStats, CallError> {
+    let mut stats = sys::PortStats::default();
+    // SAFETY: `stats` has the layout of the shim's structure and is ours to write to; a port that
+    // does not exist is an error.
+    let result = unsafe { sys::twd_port_stats(port, &raw mut stats) };
+    CallError::check("rte_eth_stats_get", result).map(|_| stats)
+}
+
+/// Where an mbuf holds the time of its arrival: place and flag.
+fn timestamp_field() -> Option<(i32, u64)> {
+    let (mut offset, mut flag) = (0, 0);
+    // SAFETY: both are ours to write to.
+    let result = unsafe { sys::twd_timestamp_field(&raw mut offset, &raw mut flag) };
+    (result == 0).then_some((offset, flag))
+}
+
+/// A counter that only grows, made of one that its owner may set back to zero (memif does when its
+/// peer leaves).
+#[derive(Debug, Default)]
+pub(crate) struct Growing {
+    last: Cell<u64>,
+    before: Cell<u64>,
+}
+
+impl Growing {
+    /// The sum, now that the counter stands at `value`.
+    pub(crate) fn update(&self, value: u64) -> u64 {
+        let last = self.last.replace(value);
+        if value < last {
+            self.before.set(self.before.get() + last);
+        }
+        self.before.get() + value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_is_set_back_goes_on() {
+        let counter = Growing::default();
+        assert_eq!([5, 9, 2, 2, 7].map(|value| counter.update(value)), [5, 9, 11, 11, 16]);
+    }
+}

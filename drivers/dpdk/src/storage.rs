@@ -1,0 +1,189 @@
+//! Memory that packets are received into and sent from. DPDK does not allocate it: it is registered
+//! as *external* memory, whoever made it.
+
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+
+/// Memory for packets: one range that stays where it is.
+///
+/// Memory that a GPU shares (`host_pinned`, `device`) comes through here as well, from the driver
+/// that can make it.
+///
+/// # Safety
+///
+/// `base()` is valid for reads and writes of `len()` bytes, aligned to `page_bytes()`, and nobody
+/// but the holder of the value touches these bytes until it is dropped. The three answers never
+/// change. Where the CPU cannot reach it (`cpu_readable()` is false), the range is at least one of
+/// addresses that nothing else has.
+pub unsafe trait PacketStorage: Send + Sync + fmt::Debug {
+    /// Where it begins.
+    fn base(&self) -> NonNull<u8>;
+
+    /// Its length in bytes, a multiple of the page.
+    fn len(&self) -> usize;
+
+    /// Whether there is none of it.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of a page, a power of two.
+    fn page_bytes(&self) -> usize;
+
+    /// The word for its kind: `huge`, `host`, `host_pinned`, `device`.
+    fn kind(&self) -> &'static str;
+
+    /// Whether this CPU can read what lies in it.
+    fn cpu_readable(&self) -> bool {
+        true
+    }
+}
+
+/// Bytes of a huge page (x86-64, and aarch64 with 4 KiB pages).
+pub const HUGE_PAGE: usize = 2 << 20;
+
+/// Why memory could not be had.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// No bytes, or more than can be addressed.
+    Size {
+        /// Bytes asked for.
+        bytes: usize,
+    },
+    /// The system refuses.
+    Refused {
+        /// `huge` or `host`.
+        kind: &'static str,
+        /// Bytes asked for, whole pages.
+        bytes: usize,
+        /// Its reason.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for StorageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size { bytes } => write!(f, "a region of {bytes} bytes"),
+            Self::Refused { kind: "huge", bytes, error } => write!(
+                f,
+                "no region of {} huge pages of 2 MiB: {error}; make them available with \
+                 `sysctl vm.nr_hugepages=…`, or use the kind `host`",
+                bytes / HUGE_PAGE
+            ),
+            Self::Refused { kind, bytes, error } => {
+                write!(f, "no region of {bytes} bytes of kind `{kind}`: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StorageError {}
+
+/// Memory of the host, mapped for us alone and touched once.
+#[derive(Debug)]
+pub struct HostMemory {
+    base: NonNull<u8>,
+    len: usize,
+    page: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread; who reads and writes it is the matter
+// of those who use the range.
+unsafe impl Send for HostMemory {}
+
+// SAFETY: as above; a shared reference gives out an address and nothing else.
+unsafe impl Sync for HostMemory {}
+
+impl HostMemory {
+    /// At least `bytes` bytes of plain pages.
+    ///
+    /// # Errors
+    ///
+    /// [`StorageError`] when the system has not that much.
+    pub fn plain(bytes: usize) -> Result<Self, StorageError> {
+        Self::map(bytes, 4096, 0)
+    }
+
+    /// At least `bytes` bytes of huge pages, which must have been set aside.
+    ///
+    /// # Errors
+    ///
+    /// [`StorageError`] when the system has not that many.
+    pub fn huge(bytes: usize) -> Result<Self, StorageError> {
+        Self::map(bytes, HUGE_PAGE, libc::MAP_HUGETLB)
+    }
+
+    fn map(bytes: usize, page: usize, flags: i32) -> Result<Self, StorageError> {
+        let len = bytes.checked_next_multiple_of(page).filter(|&len| len > 0);
+        let len = len.ok_or(StorageError::Size { bytes })?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE | flags;
+        // SAFETY: an anonymous mapping at an address of the system's choice touches nothing that is
+        // there already.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        let kind = if page == HUGE_PAGE { "huge" } else { "host" };
+        if base == libc::MAP_FAILED {
+            let error = io::Error::last_os_error();
+            return Err(StorageError::Refused { kind, bytes: len, error });
+        }
+        // The system never maps at address 0 without being asked to.
+        let base = NonNull::new(base.cast()).ok_or(StorageError::Size { bytes })?;
+        Ok(Self { base, len, page })
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        // SAFETY: the range is the one that `map` got, and whoever used it had the value.
+        let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert_eq!(unmapped, 0, "a mapping of ours could not be given back");
+    }
+}
+
+// SAFETY: the mapping is readable, writable, aligned to its pages, ours alone until `drop`, and
+// neither moves nor grows.
+unsafe impl PacketStorage for HostMemory {
+    fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn page_bytes(&self) -> usize {
+        self.page
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.page == HUGE_PAGE { "huge" } else { "host" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_whole_pages_and_zero() {
+        let memory = HostMemory::plain(5000).expect("two pages");
+        assert_eq!((memory.len(), memory.page_bytes(), memory.kind()), (8192, 4096, "host"));
+        assert_eq!(memory.base().as_ptr().addr() % 4096, 0);
+        // SAFETY: the mapping is 8192 bytes long, and nobody writes to it.
+        let bytes = unsafe { std::slice::from_raw_parts(memory.base().as_ptr(), 8192) };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn a_refusal_says_what_was_asked_for() {
+        assert!(matches!(HostMemory::plain(0), Err(StorageError::Size { bytes: 0 })));
+        let error = HostMemory::plain(usize::MAX / 4).expect_err("2^61 bytes").to_string();
+        assert!(error.contains("of kind `host`"), "{error}");
+        // 64 TiB of huge pages: no machine has set that many aside.
+        let error = HostMemory::huge(1 << 46).expect_err("2^25 huge pages").to_string();
+        assert!(error.contains("33554432 huge pages"), "{error}");
+    }
+}
