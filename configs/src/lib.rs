@@ -263,6 +263,10 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("resnet50_routable_loopback.yaml", include_str!("../resnet50_routable_loopback.yaml")),
     ("resnet50_routable_tx.yaml", include_str!("../resnet50_routable_tx.yaml")),
     ("resnet50_routable_rx.yaml", include_str!("../resnet50_routable_rx.yaml")),
+    ("resnet50_tx_socket.yaml", include_str!("../resnet50_tx_socket.yaml")),
+    ("resnet50_rx_socket.yaml", include_str!("../resnet50_rx_socket.yaml")),
+    ("resnet50_tx_veth.yaml", include_str!("../resnet50_tx_veth.yaml")),
+    ("resnet50_rx_veth.yaml", include_str!("../resnet50_rx_veth.yaml")),
 ];
 
 /// The text of a shipped file, by its name.

@@ -4,13 +4,14 @@
 //! this point nothing re-checks.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use tensorwire_core::flow::{FlowMatch, FlowTable, FlowTableError};
 use tensorwire_core::geometry::{ElementType, Geometry, Pools};
 use tensorwire_core::header::{HeaderSpec, Verify};
 use tensorwire_core::time::Nanos;
 
+use crate::resolve::EndPoints;
 pub use crate::scalar::PciAddress;
 
 /// Everything that a run needs to know.
@@ -174,6 +175,8 @@ pub struct Receiver {
     pub reorder_on_gpu: bool,
     /// Buffers and rings, as they were checked.
     pub pools: Pools,
+    /// Own end point, where the stream is of sockets.
+    pub socket: Option<SocketAddrV4>,
 }
 
 impl Receiver {
@@ -225,6 +228,9 @@ pub struct Sender {
     pub offload_eth_src: bool,
     /// Rate limit in megabits per second, with preamble and gap; 0 = none.
     pub pacing_mbps: u32,
+    /// Own end point (port 0: the kernel chooses) and where frames go, where the stream is of
+    /// sockets.
+    pub socket: Option<(SocketAddrV4, SocketAddrV4)>,
 }
 
 /// The model and its thread.
@@ -361,6 +367,18 @@ impl Config {
     pub fn image_shape(&self) -> [u32; 3] {
         let spec = self.geometry.spec();
         [spec.channels, spec.height, spec.width]
+    }
+
+    /// Puts in the end points; the frames have their addresses and ports, which the kernel writes.
+    pub(crate) fn put_sockets(&mut self, ends: EndPoints) {
+        if let Some(rx) = &mut self.rx {
+            rx.socket = ends.rx;
+        }
+        if let Some((tx, (local, remote))) = self.tx.as_mut().zip(ends.tx) {
+            tx.socket = Some((local, remote));
+            (tx.header.ip_src, tx.header.udp_src) = (local.ip().octets(), local.port());
+            (tx.header.ip_dst, tx.header.udp_dst) = (remote.ip().octets(), remote.port());
+        }
     }
 
     /// Element type of the batch.

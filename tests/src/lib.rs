@@ -5,6 +5,7 @@
 
 pub mod background;
 pub mod golden;
+pub mod netns;
 pub mod pcap;
 pub mod solo;
 pub mod yaml;

@@ -5,10 +5,12 @@ use tensorwire_configs::{Address, Config, Mode, Receiver};
 use tensorwire_core::port::{PacketMemory, RxQueue, TxQueue};
 use tensorwire_sim::nic::{NicError, Oversize, SwNic, SwNicConfig, SwRx, SwTx, TxMode};
 use tensorwire_sim::pool::PacketView;
+use tensorwire_socket::{RxConfig, SocketNic, SocketPackets, SocketRx, SocketTx, TxConfig};
 
 use super::plan::failure;
 use crate::cli::{RunArgs, SimTx};
 use crate::exit::{ExitCode, Failure};
+use crate::talk::Talk;
 
 /// The address that the software NIC sends from: locally administered (IEEE 802, bit 1 of byte 0).
 const SOFTWARE_NIC_MAC: [u8; 6] = [0x02, 0x74, 0x77, 0, 0, 1];
@@ -68,11 +70,31 @@ impl Nic for SwNic {
     }
 }
 
+impl Nic for SocketNic {
+    type Memory<'n> = SocketPackets;
+    type Rx<'n> = SocketRx<'n>;
+    type Tx<'n> = SocketTx<'n>;
+    const JOINED: bool = false;
+
+    fn ends(&mut self) -> Result<EndsOf<'_, Self>, Failure> {
+        let packets = self.packets();
+        let (tx, rx) = self.split();
+        Ok(Ends { tx, rx: rx.zip(packets) })
+    }
+}
+
 /// The NIC that is going to be opened.
 #[derive(Clone, Debug)]
 pub enum NicPlan {
     /// The software NIC: sender and receiver in this process.
     Software(SwNicConfig),
+    /// UDP sockets of the kernel.
+    Socket {
+        /// The receiving one.
+        rx: Option<RxConfig>,
+        /// The sending one.
+        tx: Option<TxConfig>,
+    },
 }
 
 impl NicPlan {
@@ -83,6 +105,9 @@ impl NicPlan {
     /// A [`Failure`]: 5 for a device that this build cannot drive and for sizes that the device
     /// does not have, 2 for a flag that means nothing to it.
     pub fn of(config: &Config, mode: Mode, args: &RunArgs) -> Result<Self, Failure> {
+        if let Some(sockets) = sockets(config) {
+            return of_software_only(args).map(|()| sockets);
+        }
         refuse_devices(config, mode)?;
         software(config, args).map(Self::Software)
     }
@@ -92,6 +117,7 @@ impl NicPlan {
     pub const fn software(&self) -> Option<&SwNicConfig> {
         match self {
             Self::Software(nic) => Some(nic),
+            Self::Socket { .. } => None,
         }
     }
 }
@@ -108,6 +134,63 @@ pub fn rx_bufs(config: &Config) -> usize {
 pub fn tx_buf_size(config: &Config) -> usize {
     let region = config.tx.as_ref().and_then(|tx| config.regions.get(tx.region));
     region.map_or(config.geometry.frame_bytes(), |region| region.buffer_bytes as usize)
+}
+
+/// The sockets that `config` asks for, if its stream is of sockets.
+fn sockets(config: &Config) -> Option<NicPlan> {
+    let rx = config.rx.as_ref().and_then(|rx| {
+        let region = config.regions.get(rx.region)?;
+        Some(RxConfig {
+            local: rx.socket?,
+            buffers: region.buffers,
+            frame_bytes: config.geometry.frame_bytes(),
+            ring: config.settings.rx_ring as usize,
+        })
+    });
+    let tx = config.tx.as_ref().and_then(|tx| {
+        let (local, remote) = tx.socket?;
+        Some(TxConfig {
+            local,
+            remote,
+            packet_bytes: config.geometry.frame_bytes(),
+            frame_bytes: tx_buf_size(config),
+            ring: config.settings.tx_ring as usize,
+        })
+    });
+    (rx.is_some() || tx.is_some()).then_some(NicPlan::Socket { rx, tx })
+}
+
+/// Opens sockets, and says what the kernel did not grant.
+///
+/// # Errors
+///
+/// A [`Failure`] (exit 5) that names the end point.
+pub fn open_sockets(
+    rx: Option<&RxConfig>,
+    tx: Option<&TxConfig>,
+    talk: Talk,
+) -> Result<SocketNic, Failure> {
+    let opened = SocketNic::open(rx, tx);
+    let nic = opened.map_err(|error| failure(ExitCode::Device, format!("socket: {error}")))?;
+    if let Some((wanted, granted)) = nic.short_of_buffer() {
+        talk.say(format_args!(
+            "notice: the kernel keeps {granted} bytes of what nobody has received yet, and \
+             tensorwire.rx_ring asks for {wanted}; raise net.core.rmem_max to {}",
+            wanted / 2
+        ));
+    }
+    Ok(nic)
+}
+
+/// A flag that means nothing to a NIC that is not ours.
+fn of_software_only(args: &RunArgs) -> Result<(), Failure> {
+    if args.sim_tx.is_none() {
+        return Ok(());
+    }
+    Err(failure(
+        ExitCode::Usage,
+        "--sim-tx: only the software NIC can choose what a full ring does",
+    ))
 }
 
 /// What needs a device library that this build does not have.

@@ -258,6 +258,13 @@ fn notices(
     {
         talk.say(format_args!("notice: {owed} images are owed, and what is sent once has {sent}"));
     }
+    if config.tx.as_ref().is_some_and(|tx| tx.socket.is_some()) {
+        // The kernel finds the MAC addresses itself.
+        if eth_dst_given {
+            talk.say(format_args!("notice: --eth-dst and ETH_DST_ADDR have no effect on sockets"));
+        }
+        return;
+    }
     if let Some(other) = data.other_destination(config).filter(|_| !eth_dst_given) {
         talk.say(format_args!(
             "notice: the frames of the capture go to {}, as they were captured, and not to \

@@ -69,6 +69,9 @@ pub(super) fn execute(
                 nic.map_err(refused)
             })
         }
+        NicPlan::Socket { rx, tx } => {
+            run.on(|| nic::open_sockets(rx.as_ref(), tx.as_ref(), plan.talk))
+        }
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn check(
     available: Option<&[u32]>,
     report: &mut Report<'_>,
 ) {
-    if device.sockets {
+    if device.sockets && root.given("reorder").is_none() {
         return;
     }
     let users = users(root, device);

@@ -14,7 +14,7 @@ pub(super) struct Device<'t> {
     pub(super) cfg: &'t Fields,
     pub(super) regions: Vec<&'t Fields>,
     pub(super) interfaces: Vec<&'t Fields>,
-    /// A socket stream: parsed, not run; rules of raw streams do not hold.
+    /// A socket stream: without a pipeline the rules of raw streams do not hold.
     pub(super) sockets: bool,
     /// TX and RX are joined in software.
     pub(super) software: bool,
@@ -96,7 +96,7 @@ impl<'t> Device<'t> {
                     unique_number(&queues, "queue", report);
                     unique(&queues, "name", "queue", report);
                     for queue in queues {
-                        self.check_queue(queue, report);
+                        self.check_queue(queue, runs, report);
                     }
                 }
             }
@@ -166,7 +166,7 @@ impl<'t> Device<'t> {
         }
     }
 
-    fn check_queue(&self, queue: &Fields, report: &mut Report<'_>) {
+    fn check_queue(&self, queue: &Fields, runs: bool, report: &mut Report<'_>) {
         for (name, span) in queue.texts("memory_regions") {
             if self.region(name).is_none() {
                 let names = self.regions.iter().map(|region| region.text("name"));
@@ -184,17 +184,17 @@ impl<'t> Device<'t> {
             }
             return;
         }
-        if self.sockets {
+        if self.sockets && !runs {
             return;
         }
         if queue.given("batch_size").is_none() {
-            let message = "`batch_size` is missing: a raw queue moves packets in batches";
+            let message = "`batch_size` is missing: a queue moves packets in batches";
             report.add(Code::Missing, &queue.path("batch_size"), queue.anchor, message);
         }
         let given = queue.given("memory_regions");
         if given.is_none_or(|given| given.item.is_empty_list()) {
             let path = queue.path("memory_regions");
-            let message = "the queue has no memory region: a raw queue needs one";
+            let message = "the queue has no memory region: it needs one";
             report.add(Code::NoRegion, &path, queue.span("memory_regions"), message);
         }
         if queue.items("memory_regions").len() > 1 {

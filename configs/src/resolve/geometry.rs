@@ -91,8 +91,9 @@ impl<'t> Parts<'t> {
             rx_bufs: self.rx_region?.integer("num_bufs")?,
             rx_ring: self.settings.integer("rx_ring")?,
             rx_batch: self.rx?.queue.integer("batch_size")?,
-            // The software loopback reorders on the CPU, which reads a packet when it arrives.
-            retained: !device.software,
+            // The software loopback and a socket's receiver reorder on the CPU, which reads a
+            // packet when it arrives.
+            retained: !device.software && !device.sockets,
             reorders_in_flight: REORDERS_IN_FLIGHT,
         })
     }
@@ -127,7 +128,7 @@ impl<'t> Parts<'t> {
     /// covers what retained packets need when it asks for more.
     fn reported(&self, fault: &Violation, device: &Device<'_>, pools: &Pools) -> bool {
         match fault {
-            Violation::QueueBuffers { .. } => !device.software,
+            Violation::QueueBuffers { .. } => !device.software && !device.sockets,
             Violation::RetainedBuffers { floor, .. } => {
                 let queue = queue_region_floor(pools.rx_ring, pools.rx_batch);
                 pools.rx_bufs < queue && *floor <= queue

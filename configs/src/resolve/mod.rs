@@ -8,6 +8,7 @@ mod notes;
 mod pipeline;
 mod reorder;
 mod settings;
+mod socket;
 
 use tensorwire_core::flow::FlowMatch;
 use tensorwire_core::geometry::Geometry;
@@ -24,6 +25,7 @@ use geometry::Parts;
 use pipeline::End;
 
 pub(crate) use notes::bits_per_second;
+pub(crate) use socket::EndPoints;
 
 /// Where the two roles are declared, if they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +62,10 @@ pub(crate) fn resolve(
     cores::check(root, &device, options.cores_available.as_deref(), report);
     let rx = pipeline::end(root, &device, Side::Rx, report);
     let tx = pipeline::end(root, &device, Side::Tx, report);
-    if device.sockets {
+    if device.sockets && !runs {
+        let (path, span) = (cfg.path("stream_type"), cfg.span("stream_type"));
+        let message = "sockets without a `reorder` block: their messages are not packets of images";
+        report.add(Code::NoPipeline, &path, span, message);
         return (None, roles);
     }
     let blocks = Blocks { root, settings, stats, roles };
@@ -99,6 +104,7 @@ fn application<'t>(
     let app = root.map("reorder")?;
     needs_inference(blocks, options, report);
     let flows = ends.0.and_then(|rx| pipeline::flows(app, &rx, report));
+    let sockets = socket::end_points(device, ends, report);
     let parts = parts(blocks, app, device, ends, options, report);
     if let Some(region) = parts.output_region.filter(|_| !device.software) {
         reorder::writable(app, region, report);
@@ -106,7 +112,14 @@ fn application<'t>(
     let geometry = parts.check(device, report)?;
     notes::check(&parts, device, &geometry, report);
     settings::check_backend(&parts, options, &geometry, report);
-    let config = assemble(blocks, device, &parts, geometry, flows, options)?;
+    if device.sockets {
+        socket::check(app, ends, &geometry, report);
+    }
+    let mut config = assemble(blocks, device, &parts, geometry, flows, options)?;
+    if device.sockets {
+        config.put_sockets(sockets?);
+        socket::check_flows(&config, ends.0, report);
+    }
     notes::check_sender(&config, &parts, options.eth_dst.is_some(), report);
     Some(config)
 }

@@ -238,7 +238,11 @@ pub(super) fn check_sender(
     report: &mut Report<'_>,
 ) {
     let (Some(sender), Some(tx)) = (&config.tx, &parts.tx) else { return };
-    if sender.header.eth_dst == [0; 6] && !config.software_loopback && !eth_dst_replaced {
+    if sender.header.eth_dst == [0; 6]
+        && !config.software_loopback
+        && sender.socket.is_none()
+        && !eth_dst_replaced
+    {
         let (path, span) = (tx.bench.path("eth_dst_addr"), tx.bench.span("eth_dst_addr"));
         let message = "no NIC has the address 00:00:00:00:00:00: nobody takes these frames";
         report

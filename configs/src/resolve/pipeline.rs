@@ -49,7 +49,7 @@ pub(super) fn end<'t>(
 ) -> Option<End<'t>> {
     let mut first = None;
     for (at, bench) in root.maps(block(side)).enumerate() {
-        if at == 1 && !device.sockets {
+        if at == 1 {
             let message = format!("`{}` names several queues; tensorwire runs one", block(side));
             report.add(Code::ManyQueues, &bench.path, bench.anchor, message);
         }
@@ -251,6 +251,7 @@ pub(super) fn receiver(
         reordered_flows,
         reorder_on_gpu: reorder.word("reorder_type") == Some("gpu"),
         pools,
+        socket: None,
     })
 }
 
@@ -278,5 +279,6 @@ pub(super) fn sender(end: &End<'_>, region: usize, eth_dst: Option<[u8; 6]>) -> 
         },
         offload_eth_src: !end.queue.items("offloads").is_empty(),
         pacing_mbps: end.queue.small("pacing_mbps")?,
+        socket: None,
     })
 }

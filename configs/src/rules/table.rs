@@ -9,6 +9,7 @@ use crate::diagnostic::Severity;
 const SW: &str = "resnet50_sw_loopback.yaml";
 const WIRE: &str = "resnet50_wire_loopback.yaml";
 const TX: &str = "resnet50_tx_spark_xhost.yaml";
+const SOCKET_RX: &str = "resnet50_rx_socket.yaml";
 const ROUTABLE: &str = "resnet50_routable_loopback.yaml";
 
 const fn change(file: &'static str, from: &'static str, to: &'static str) -> Example {
@@ -142,7 +143,7 @@ rules! {
     Feature "TW0205" Unsupported "the key or word can be run here"
         "DAQIRI can do it and tensorwire cannot; running without it would not be what was asked for"
         "take it out, or run the file with DAQIRI"
-        change(SW, "stream_type: \"raw\"", "stream_type: \"socket\"");
+        change(SW, "stream_type: \"raw\"", "stream_type: \"raw\"\n    engine: ibverbs");
 
     Type "TW0301" Error "a value has the type of its key"
         "a list where a number is due has no number"
@@ -235,6 +236,10 @@ rules! {
         "packets need a place to go to"
         "name a region"
         change(SW, "memory_regions: [\"Data_RX_GPU\"]", "memory_regions: []");
+    EndPoint "TW0412" Error "a socket stream has its end points, and no more than it can have"
+        "datagrams would go nowhere, or nobody would receive them"
+        "give `socket_config` with udp:// end points: own ones to receive, those of others to send"
+        change(SOCKET_RX, "udp://10.77.0.2:4096", "10.77.0.2:4096");
 
     PowerOfTwo "TW0501" Error "packets per image and images per batch are powers of two"
         "a slot is cut out of the sequence number by its bits"
@@ -317,6 +322,11 @@ rules! {
         "TensorRT refuses an input at another address"
         "take more images per inference"
         Example::Text(MISALIGNED);
+
+    Carried "TW0521" Error "a socket carries the sequence number"
+        "a UDP socket carries what lies behind the UDP header; the kernel writes the rest"
+        "use bit 336, the first behind the UDP header"
+        change(SOCKET_RX, "seq_bit_offset: 336", "seq_bit_offset: 128");
 
     OutputBuffers "TW0601" Error "enough output buffers for all that hold one"
         "windows, the job ring and the consumer hold buffers at the same time; with fewer the \

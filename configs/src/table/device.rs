@@ -38,11 +38,10 @@ static CFG: Section = Section {
     ],
 };
 
-static STREAM_TYPES: &[Word] =
-    &[word("raw"), not_here("socket", "tensorwire runs raw streams only")];
+static STREAM_TYPES: &[Word] = &[word("raw"), word("socket")];
 static ENGINES: &[Word] = &[
     word("dpdk"),
-    not_here("socket", "tensorwire runs raw streams only"),
+    word("socket"),
     not_here("ibverbs", "the ibverbs engine is not part of tensorwire; use `dpdk`"),
 ];
 static LOG_LEVELS: &[Word] = &[

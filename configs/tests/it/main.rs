@@ -11,5 +11,6 @@ mod output;
 mod robustness;
 mod rules;
 mod shipped;
+mod socket;
 mod statics;
 mod support;

@@ -101,7 +101,8 @@ fn roles_layouts_and_types_by_file() {
         assert_eq!(mode, expected, "{name}");
         let spec = config.geometry.spec();
         let layout = (spec.seq_bit_offset, spec.seq_bit_width);
-        let expected = if name.contains("routable") { (336, 16) } else { (128, 12) };
+        let routable = ["routable", "socket", "veth"].iter().any(|word| name.contains(word));
+        let expected = if routable { (336, 16) } else { (128, 12) };
         assert_eq!(layout, expected, "{name}");
         assert_eq!((spec.input, config.output_type()), (ElementType::Int8, ElementType::Fp16));
         assert_eq!(config.software_loopback, text.contains("loopback: \"sw\""), "{name}");

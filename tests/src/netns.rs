@@ -1,0 +1,124 @@
+//! Two hosts on one machine: network namespaces joined by veth, made by the script that ships with
+//! the project.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::background::Background;
+use crate::{Workplace, config, program, report};
+
+/// Which of the two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// The sender's, at 10.77.0.1.
+    Tx,
+    /// The receiver's, at 10.77.0.2.
+    Rx,
+}
+
+/// Two namespaces and the cable between them; gone with the value.
+#[derive(Debug)]
+pub struct TwoHosts {
+    prefix: String,
+}
+
+impl TwoHosts {
+    /// Makes them, where this process may and `ip` is there. Otherwise says which test is skipped
+    /// and why.
+    ///
+    /// # Panics
+    ///
+    /// If the system lets us begin and then refuses.
+    #[must_use]
+    pub fn new(test: &str) -> Option<Self> {
+        /// Tests of one process run at the same time, and other processes may too.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let why = if !is_root() {
+            Some("not root: network namespaces need it")
+        } else if !there("ip") {
+            Some("no `ip` (package iproute2)")
+        } else {
+            let probe = format!("twp{}", std::process::id());
+            let made = ip(&["netns", "add", &probe]);
+            let _ = ip(&["netns", "del", &probe]);
+            (!made).then_some("the system refuses network namespaces")
+        };
+        if let Some(why) = why {
+            report(&format!("skipped: {test}: {why}"));
+            return None;
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let hosts = Self { prefix: format!("tw{}x{number}", std::process::id()) };
+        hosts.script(&["netns-up"]);
+        Some(hosts)
+    }
+
+    fn script(&self, args: &[&str]) {
+        let mut command = Command::new(config("net_xhost.sh"));
+        command.env("TW_NS", &self.prefix).args(args);
+        let done = command.output().expect("the script starts");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "net_xhost.sh {args:?}: {said}");
+    }
+
+    /// The name of the namespace of `host`.
+    #[must_use]
+    pub fn namespace(&self, host: Host) -> String {
+        let side = match host {
+            Host::Tx => "tx",
+            Host::Rx => "rx",
+        };
+        format!("{}-{side}", self.prefix)
+    }
+
+    /// Pulls the cable at the receiver, or puts it back.
+    ///
+    /// # Panics
+    ///
+    /// If the system refuses.
+    pub fn cable(&self, there: bool) {
+        self.script(&["cable", if there { "up" } else { "down" }]);
+    }
+
+    /// Starts `tensorwire` with `args` on `host`, in the folder of `place`.
+    ///
+    /// # Panics
+    ///
+    /// If the program is not there.
+    #[must_use]
+    #[track_caller]
+    pub fn start<S: AsRef<OsStr>>(&self, host: Host, place: &Workplace, args: &[S]) -> Background {
+        let mut command = place.command("ip");
+        command.args(["netns", "exec", &self.namespace(host)]).arg(program()).args(args);
+        Background::start(command)
+    }
+}
+
+impl Drop for TwoHosts {
+    fn drop(&mut self) {
+        let mut command = Command::new(config("net_xhost.sh"));
+        // What is left behind is told by the next run of the test, which has another name.
+        let _ = command.env("TW_NS", &self.prefix).arg("netns-down").status();
+    }
+}
+
+fn is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    // Real, effective, saved, file system.
+    ids.split_whitespace().nth(1) == Some("0")
+}
+
+fn there(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("-V").stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn ip(args: &[&str]) -> bool {
+    let mut command = Command::new("ip");
+    command.args(args).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

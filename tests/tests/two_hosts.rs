@@ -1,0 +1,294 @@
+//! Two hosts over a cable: two processes in two network namespaces joined by veth. Skipped with the
+//! reason where this process is not root or `ip` is missing.
+//!
+//! Everything here is written for a *pair* of configurations, so that another kind of NIC on the
+//! same cable is one more pair.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tensorwire::sink::npy;
+use tensorwire_tests::netns::{Host, TwoHosts};
+use tensorwire_tests::yaml::Yaml;
+use tensorwire_tests::{Output, Workplace, report, shared};
+
+/// Images of the capture.
+const IMAGES: u64 = 256;
+
+/// Frames of the capture.
+const FRAMES: u64 = IMAGES * 128;
+
+/// The two configurations of one kind of NIC, for the routable layout.
+#[derive(Clone, Copy)]
+struct Pair {
+    tx: &'static str,
+    rx: &'static str,
+}
+
+const SOCKETS: Pair = Pair { tx: "resnet50_tx_socket.yaml", rx: "resnet50_rx_socket.yaml" };
+
+impl Pair {
+    /// A folder with both, changed as the test wants: paced so that a busy machine keeps up.
+    fn place(self, mbps: u32, change: impl Fn(Yaml) -> Yaml) -> Workplace {
+        let place = Workplace::new();
+        place.write("tx.yaml", change(Yaml::shipped(self.tx).set("pacing_mbps", mbps)));
+        place.write("rx.yaml", change(Yaml::shipped(self.rx)));
+        place
+    }
+}
+
+/// CIFAR-10 images where this machine has them, made-up ones elsewhere.
+fn prepare(place: &Workplace) {
+    let count = IMAGES.to_string();
+    let source = shared("CIFAR-10 images on two hosts (made-up ones are sent)");
+    let source = match &source {
+        Some(shared) => [
+            "--cifar10".to_owned(),
+            shared.join("data/cifar10_test_1000.bin").display().to_string(),
+        ],
+        None => ["--synthetic".to_owned(), "5".to_owned()],
+    };
+    let [kind, from] = &source;
+    let args = ["prepare", kind, from, "--num-images", &count, "--config", "tx.yaml"];
+    let _ = place.tensorwire(&args).expect_code(0);
+}
+
+/// One run: the receiver with these arguments, then the sender.
+fn run(hosts: &TwoHosts, place: &Workplace, rx_args: &[&str]) -> (Output, Output) {
+    run_with(hosts, place, rx_args, || ())
+}
+
+/// The same; `meanwhile` once the sender is on its way.
+fn run_with(
+    hosts: &TwoHosts,
+    place: &Workplace,
+    rx_args: &[&str],
+    meanwhile: impl FnOnce(),
+) -> (Output, Output) {
+    let args = [&["run", "rx.yaml", "--no-pin", "--json"], rx_args].concat();
+    let mut rx = hosts.start(Host::Rx, place, &args);
+    rx.wait_until_ready();
+    let tx = send(hosts, place);
+    meanwhile();
+    (rx.wait(), tx.wait())
+}
+
+fn send(hosts: &TwoHosts, place: &Workplace) -> tensorwire_tests::background::Background {
+    let mut tx = hosts.start(Host::Tx, place, &["run", "tx.yaml", "--no-pin", "--json"]);
+    tx.wait_until_ready();
+    tx
+}
+
+#[track_caller]
+fn number(summary: &Value, path: &str) -> u64 {
+    let found = summary.pointer(path).and_then(Value::as_u64);
+    found.unwrap_or_else(|| panic!("no number {path}: {summary:#}"))
+}
+
+/// What holds of every run, whatever was lost.
+#[track_caller]
+fn assert_accounted(rx: &Output, tx: &Output) -> (Value, Value) {
+    let (received, sent) = (rx.json(), tx.json());
+    assert_eq!(tx.code, Some(0), "{}", tx.stderr);
+    assert_eq!(number(&sent, "/tx/sent"), FRAMES);
+    assert_eq!(sent["exit_reason"], json!(format!("sent {FRAMES} of {FRAMES} frames")));
+    let said = format!("sent {FRAMES}/{FRAMES} frames in ");
+    assert!(tx.stderr.contains(&said), "{}", tx.stderr);
+    assert_eq!(received["balanced"], true, "{received:#}");
+    let count = |key: &str| number(&received, &format!("/images/{key}"));
+    let images = count("delivered") + count("damaged") + count("missing") + count("unfinished");
+    assert_eq!(images, count("expected"), "{received:#}");
+    (received, sent)
+}
+
+/// Everything came, and nothing else.
+#[track_caller]
+fn assert_whole(rx: &Output, tx: &Output) {
+    assert_eq!(rx.code, Some(0), "{}\n{}", rx.stdout, rx.stderr);
+    let (received, _) = assert_accounted(rx, tx);
+    for (path, expected) in [
+        ("/images/delivered", IMAGES),
+        ("/images/expected", IMAGES),
+        ("/packets/offered", FRAMES),
+        ("/packets/placed", FRAMES),
+        ("/batches", IMAGES / 32),
+        ("/nic/missed", 0),
+        ("/nic/errors", 0),
+        ("/discontinuities", 0),
+        ("/join/wire", 0),
+    ] {
+        assert_eq!(number(&received, path), expected, "{path}: {received:#}");
+    }
+    for (cause, count) in received["partial_by"].as_object().expect("causes") {
+        assert_eq!(count, &json!(0), "partial by {cause}");
+    }
+    assert_eq!(received["join"]["anchored"], true);
+}
+
+/// 256 images three times in a row, none partial, features bit for bit those of the software NIC.
+fn all_images_arrive(test: &str, pair: Pair) {
+    let Some(hosts) = TwoHosts::new(test) else { return };
+    let place = pair.place(400, |yaml| yaml);
+    prepare(&place);
+    let model = "models/resnet18_features.onnx";
+    let args = ["export-model", "--arch", "resnet18", "--weights", "seed:5", "--output", model];
+    let _ = place.tensorwire(&args).expect_code(0);
+    place.write("sw.yaml", Yaml::shipped("resnet50_routable_loopback.yaml"));
+    let expected = ["--expected-images", "256", "--model", "resnet18", "--features"];
+    let args = [&["run", "sw.yaml", "--no-pin", "--json"], &expected[..], &["sw.npy"]].concat();
+    let _ = place.tensorwire(&args).expect_code(0);
+    let software = npy::read(&place.file("sw.npy")).expect("features");
+    assert_eq!(u64::from(u32::try_from(software.rows).expect("small")), IMAGES);
+    for round in 1..=3 {
+        let (rx, tx) = run(&hosts, &place, &[&expected[..], &["rx.npy"]].concat());
+        assert_whole(&rx, &tx);
+        let same = fs::read(place.file("sw.npy")).expect("a file")
+            == fs::read(place.file("rx.npy")).expect("a file");
+        assert!(same, "round {round}: other features than over the software NIC");
+        fs::remove_file(place.file("rx.npy")).expect("it was there");
+    }
+}
+
+/// A receiver that comes late gets the rest, and says what it did not get.
+fn a_late_receiver_says_what_it_lacks(test: &str, pair: Pair) {
+    let Some(hosts) = TwoHosts::new(test) else { return };
+    // 331 Mb, so 11 s.
+    let place = pair.place(30, |yaml| yaml);
+    prepare(&place);
+    let tx = send(&hosts, &place);
+    thread::sleep(Duration::from_secs(5));
+    let args = ["run", "rx.yaml", "--no-pin", "--json", "--backend", "none"];
+    let owed = ["--expected-images", "256"];
+    let rx = hosts.start(Host::Rx, &place, &[&args[..], &owed].concat()).wait();
+    let (received, _) = assert_accounted(&rx, &tx.wait());
+    assert_eq!(rx.code, Some(4), "{}", rx.stderr);
+    let delivered = number(&received, "/images/delivered");
+    assert!((1..IMAGES).contains(&delivered), "{received:#}");
+    assert_eq!(
+        number(&received, "/images/missing") + number(&received, "/images/damaged"),
+        IMAGES - delivered
+    );
+    // 16 bits hold every number of this capture, so the images are known by their own indices.
+    assert!(number(&received, "/join/wire") > 0, "{received:#}");
+    assert_eq!(received["join"]["anchored"], true);
+    let first = received["missing_ranges"][0][0].as_u64();
+    assert_eq!(first, Some(0), "{received:#}");
+    let reason = received["exit_reason"].as_str().unwrap_or_default();
+    assert!(reason.starts_with(&format!("{delivered} of 256 images")), "{reason}");
+}
+
+/// Frames that a receiver did not get, by the sender's total.
+fn lost(received: &Value) -> u64 {
+    FRAMES - number(received, "/packets/offered")
+}
+
+/// The cable is pulled for a while in the middle.
+fn pulled(hosts: &TwoHosts, place: &Workplace, seconds: f64) -> (Output, Output) {
+    let args = ["--backend", "none", "--expected-images", "256"];
+    run_with(hosts, place, &args, || {
+        thread::sleep(Duration::from_millis(700));
+        hosts.cable(false);
+        thread::sleep(Duration::from_secs_f64(seconds));
+        hosts.cable(true);
+    })
+}
+
+/// Within what the numbers can tell, the loss is exact: every image has its own index.
+fn a_pulled_cable_costs_what_was_lost(test: &str, pair: Pair) {
+    let Some(hosts) = TwoHosts::new(test) else { return };
+    // 10,000 frames a second and 16 bits: far from the half of the number space in 0.5 s.
+    let place = pair.place(100, |yaml| yaml);
+    prepare(&place);
+    let (rx, tx) = pulled(&hosts, &place, 0.5);
+    let (received, _) = assert_accounted(&rx, &tx);
+    let lost = lost(&received);
+    assert!(lost > 1_000, "nothing was lost: {received:#}");
+    assert_eq!(rx.code, Some(4), "{}", rx.stderr);
+    assert_eq!(number(&received, "/discontinuities"), 0, "{received:#}");
+    assert_eq!(number(&received, "/images/expected"), IMAGES);
+    assert_eq!(number(&received, "/slots/missing") + number(&received, "/slots/unfinished"), lost);
+    // A burst damages at most the image at each end.
+    let (damaged, missing) =
+        (number(&received, "/images/damaged"), number(&received, "/images/missing"));
+    assert!((1..=2).contains(&damaged) || lost % 128 == 0, "{received:#}");
+    assert!(missing * 128 <= lost && lost <= (missing + damaged) * 128, "{received:#}");
+    assert_eq!(number(&received, "/join/wire"), 0);
+}
+
+/// Beyond it the numbers repeat: what can be seen is seen, and the run is never taken for complete.
+fn beyond_the_limit_the_run_is_never_complete(test: &str, pair: Pair) {
+    let Some(hosts) = TwoHosts::new(test) else { return };
+    // 12 bits: 4096 numbers, the limit is 4088.
+    let place = pair.place(100, |yaml| yaml.set("seq_bit_width", 12));
+    prepare(&place);
+    let limit = 4_088;
+    for attempt in 1.. {
+        assert!(attempt <= 12, "no loss of the right size in {attempt} attempts");
+        let (rx, tx) = pulled(&hosts, &place, 0.45 + 0.05 * f64::from(attempt));
+        let (received, _) = assert_accounted(&rx, &tx);
+        let lost = lost(&received);
+        assert_eq!(rx.code, Some(4), "{}", rx.stderr);
+        // What is more than a half of the number space, modulo the space, looks like a step back.
+        let seen = lost % 4_096;
+        report(&format!("{test}: attempt {attempt}: {lost} frames lost, {seen} modulo 4096"));
+        // The packets that the reassembly holds until they confirm each other.
+        let sure = 2_048 + 16..4_096 - 16;
+        if lost > limit && sure.contains(&seen) {
+            assert!(number(&received, "/discontinuities") >= 1, "{received:#}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn sockets_bring_256_of_256_images_three_times() {
+    all_images_arrive("sockets: all images", SOCKETS);
+}
+
+#[test]
+fn a_socket_that_is_opened_late() {
+    a_late_receiver_says_what_it_lacks("sockets: late receiver", SOCKETS);
+}
+
+#[test]
+fn sockets_on_a_cable_that_is_pulled() {
+    a_pulled_cable_costs_what_was_lost("sockets: pulled cable", SOCKETS);
+}
+
+#[test]
+fn sockets_on_a_cable_that_is_pulled_for_long() {
+    beyond_the_limit_the_run_is_never_complete("sockets: pulled for long", SOCKETS);
+}
+
+#[test]
+fn the_script_runs_both_ends_and_gives_both_exit_codes() {
+    let Some(hosts) = TwoHosts::new("run_xhost.sh") else { return };
+    let place = SOCKETS.place(400, |yaml| yaml);
+    prepare(&place);
+    let script = tensorwire_tests::config("run_xhost.sh").display().to_string();
+    let (tx, rx) = (hosts.namespace(Host::Tx), hosts.namespace(Host::Rx));
+    let line = |rx_args: &str, tx_config: &str| {
+        format!(
+            "TENSORWIRE=$TW {script} --rx 'ip netns exec {rx}' --tx 'ip netns exec {tx}' \
+             --rx-args '--no-pin --json --backend none {rx_args}' --tx-args '--no-pin --json' \
+             --tx-out tx.json rx.yaml {tx_config}"
+        )
+    };
+    let whole = place.shell(&line("--expected-images 256", "tx.yaml")).expect_code(0);
+    assert_eq!(number(&whole.json(), "/images/delivered"), IMAGES);
+    let sent = fs::read_to_string(place.file("tx.json")).expect("the sender's summary");
+    let sent: Value = serde_json::from_str(&sent).expect("JSON");
+    assert_eq!(number(&sent, "/tx/sent"), FRAMES);
+    assert!(whole.stderr.ends_with("run_xhost.sh: receiver 0, sender 0\n"), "{}", whole.stderr);
+    // The receiver is owed more than is sent.
+    let owed = place.shell(&line("--expected-images 257", "tx.yaml")).expect_code(4);
+    assert!(owed.stderr.ends_with("run_xhost.sh: receiver 4, sender 0\n"), "{}", owed.stderr);
+    // The sender has no configuration, and the receiver does not wait for it.
+    let none = place.shell(&line("--expected-images 256", "none.yaml")).expect_code(4);
+    assert!(none.stderr.ends_with("run_xhost.sh: receiver 4, sender 7\n"), "{}", none.stderr);
+    // The receiver is refused: nothing is sent.
+    let refused = place.shell(&line("--no-such-flag", "tx.yaml")).expect_code(2);
+    assert!(refused.stderr.contains("never ready (exit code 2)"), "{}", refused.stderr);
+}
