@@ -2,11 +2,12 @@
 //!
 //! Three things that need no library: [`mod@write`] makes ONNX files, [`header`] reads what a file
 //! takes and gives without loading its weights, [`check`] holds that against the configuration.
-//! And one that does: [`cpu`] runs a model on the CPU, and [`stage`] puts it behind
+//! And one that does: `cpu` (a feature, on by default) runs a model on the CPU, and [`stage`] puts it behind
 //! [`tensorwire_core::port::Infer`], the trait that a GPU engine implements too. The cargo feature
 //! `onnxruntime` adds a second engine, through the library of that name.
 
 pub mod check;
+#[cfg(feature = "cpu")]
 pub mod cpu;
 pub mod header;
 #[cfg(feature = "onnxruntime")]
@@ -17,6 +18,7 @@ mod wire;
 pub mod write;
 
 pub use check::{IoMismatch, IoPlan, Mismatch, ModelExpect, Profile, check_io};
+#[cfg(feature = "cpu")]
 pub use cpu::{OnnxInfer, OpenError, RtenEngine};
 pub use header::{HeaderError, HeaderErrorKind, ModelIo, read_header, read_header_bytes};
 #[cfg(feature = "onnxruntime")]
