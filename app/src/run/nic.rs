@@ -87,7 +87,7 @@ impl Nic for SocketNic {
 #[derive(Clone, Debug)]
 pub enum NicPlan {
     /// The software NIC: sender and receiver in this process.
-    Software(SwNicConfig),
+    Software(Box<SwNicConfig>),
     /// UDP sockets of the kernel.
     Socket {
         /// The receiving one.
@@ -109,7 +109,7 @@ impl NicPlan {
             return of_software_only(args).map(|()| sockets);
         }
         refuse_devices(config, mode)?;
-        software(config, args).map(Self::Software)
+        software(config, args).map(|nic| Self::Software(Box::new(nic)))
     }
 
     /// The software NIC, if it is one.

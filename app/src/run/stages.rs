@@ -61,7 +61,7 @@ pub(super) fn execute(
         NicPlan::Software(config) => {
             let refused = |error: NicError| failure(ExitCode::Device, error.to_string());
             run.on(|memory| {
-                let config = config.clone();
+                let config = config.as_ref().clone();
                 let nic = match memory {
                     Some(memory) => SwNic::new_in(config, memory),
                     None => SwNic::new(config),
@@ -70,7 +70,7 @@ pub(super) fn execute(
             })
         }
         NicPlan::Socket { rx, tx } => {
-            run.on(|| nic::open_sockets(rx.as_ref(), tx.as_ref(), plan.talk))
+            run.on(|_| nic::open_sockets(rx.as_ref(), tx.as_ref(), plan.talk))
         }
     }
 }

@@ -119,7 +119,8 @@ impl Drop for Inner {
     }
 }
 
-/// Where DPDK keeps the files of a process: `/var/run` for root, the session's own place for others.
+/// Where DPDK keeps the files of a process: `/var/run` for root, the session's own place for
+/// others.
 fn runtime_folder(file_prefix: &str) -> PathBuf {
     // SAFETY: always succeeds.
     let root = unsafe { libc::getuid() } == 0;

@@ -267,7 +267,7 @@ impl Port {
                 continue;
             }
             let iova = base.addr() as u64;
-            // SAFETY: the memory is registered and stays so until it is unmapped: `mapped` keeps it.
+            // SAFETY: the memory is registered and stays so until it is unmapped: `mapped` has it.
             let result = unsafe { sys::twd_device_map(handle, base, iova, len) };
             match CallError::check("rte_dev_dma_map", result) {
                 Ok(_) => self.up.mapped.push(pool),

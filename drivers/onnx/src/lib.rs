@@ -2,9 +2,9 @@
 //!
 //! Three things that need no library: [`mod@write`] makes ONNX files, [`header`] reads what a file
 //! takes and gives without loading its weights, [`check`] holds that against the configuration.
-//! And one that does: `cpu` (a feature, on by default) runs a model on the CPU, and [`stage`] puts it behind
-//! [`tensorwire_core::port::Infer`], the trait that a GPU engine implements too. The cargo feature
-//! `onnxruntime` adds a second engine, through the library of that name.
+//! And one that does: `cpu` (a feature, on by default) runs a model on the CPU, and [`stage`] puts
+//! it behind [`tensorwire_core::port::Infer`], the trait that a GPU engine implements too. The
+//! cargo feature `onnxruntime` adds a second engine, through the library of that name.
 
 pub mod check;
 #[cfg(feature = "cpu")]

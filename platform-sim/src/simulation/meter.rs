@@ -1,5 +1,5 @@
-//! Counts the memory that a machine allocates in a step; what the checker itself needs on the way is
-//! kept apart. Only the tests of this crate count, since only they link a counting allocator.
+//! Counts the memory that a machine allocates in a step; what the checker itself needs on the way
+//! is kept apart. Only the tests of this crate count, since only they link a counting allocator.
 
 #[cfg(not(test))]
 pub(super) use off::{aside, inside, step};

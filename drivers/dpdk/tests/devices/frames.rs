@@ -97,7 +97,7 @@ fn a_packet_of_another_driver_is_neither_read_nor_released() {
         let (_tx, mut rx) = wire.ends();
         let mut packets = [const { PacketDesc::EMPTY }; 2];
         // Handles of the software NIC begin with this bit; no address does.
-        // SAFETY: there is no buffer behind it, and no driver that would take it for one of its own.
+        // SAFETY: there is no buffer behind it, and no driver that would take it for its own.
         packets[0] = unsafe { PacketDesc::claim(1 << 63, 1240, 0) };
         assert!(rx.bytes(&packets[0]).is_empty());
         rx.release(&mut packets);

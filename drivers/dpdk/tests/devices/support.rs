@@ -156,8 +156,8 @@ impl Wire {
             );
             Device::attach(eal, &devargs).expect("a memif device")
         };
-        // The client goes first when the wire does: of two ends in one process DPDK 22.11 closes the
-        // listening socket with the last, and only if that is the server.
+        // The client goes first when the wire does: of two ends in one process DPDK 22.11 closes
+        // the listening socket with the last, and only if that is the server.
         let server = end(0, "server");
         Self::over([end(1, "client"), server], eal, buffers, frame_bytes)
     }
