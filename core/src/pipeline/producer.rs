@@ -458,7 +458,9 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
     /// about to run out of buffers. Without this a stream with holes and no timeout would stop.
     fn relieve(&mut self, now: Nanos) {
         let kept: usize = self.kept.iter().sum();
-        if planted!(NoRelief) {
+        // A close that waits for the consumer goes first: it frees buffers, too, and what the
+        // reassembly says of it must stand until it is carried out.
+        if self.stalled.is_some() || planted!(NoRelief) {
             return;
         }
         if kept > 0 && self.in_reorder == 0 && self.rx.free_buffers() < self.config.rx_ring {

@@ -76,6 +76,37 @@ fn c27_whoever_stalls_no_batch_is_cut_whose_packets_wait() {
     }
 }
 
+/// Seed 438291: a deadline closed a batch that had to wait for the consumer, and in the same step
+/// the packet pool was short.
+#[test]
+fn a_close_that_waits_is_not_overtaken_by_another_for_the_pool() {
+    let geometry = tensorwire_core::geometry::GeometrySpec {
+        packets_per_image: 2,
+        images_per_batch: 8,
+        payload_bytes: 384,
+        seq_bit_offset: 128,
+        seq_bit_width: 11,
+        ..MINI
+    };
+    let quiet = Plan { geometry, images: 27, windows: 1, buffers: 12, ..Plan::quiet(438_291) };
+    let plan = Plan {
+        queue_depth: 2,
+        rx_bufs: 20,
+        rx_ring: 11,
+        poll: 5,
+        tx_ring: 48,
+        verify: tensorwire_core::header::Verify::Ip,
+        at_close: Some(4),
+        done_on_submit: true,
+        images_per_inference: 1,
+        timeout: Nanos::from_micros(21),
+        fault_steps: 1_552,
+        weights: Weights { sender: 20, poller: 1, producer: 4, consumer: 3 },
+        ..quiet
+    };
+    run(&plan).expect("holds");
+}
+
 /// The second signal ends the process: what had been delivered is all there is.
 #[test]
 fn a_second_signal_is_the_end() {
