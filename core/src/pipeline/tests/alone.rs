@@ -261,19 +261,130 @@ fn images_are_named_by_what_became_of_them() {
         |_, _| {},
         |producer, nic, _| {
             producer.start(us(0));
-            // Image 1 is damaged, image 2 missing, then two batches are missing altogether, and
-            // images 12 and 13 with them; the last image is cut off by the end.
-            let lost = |n: &u64| *n == 5 || (8..12).contains(n) || (16..56).contains(n);
-            arrive(nic, (0..78).filter(|n| !lost(n)));
+            // Image 1 is damaged, image 2 missing, then three batches are missing altogether;
+            // the last image is cut off by the end.
+            let lost = |n: &u64| *n == 5 || (8..12).contains(n) || (16..64).contains(n);
+            arrive(nic, (0..86).filter(|n| !lost(n)));
             settle(producer, us(1));
             producer.stop(EndReason::Stopped);
             settle(producer, us(2));
             let report = producer.report();
             assert_eq!(report.damaged.as_slice(), [(1, 1)]);
-            assert_eq!(report.missing.as_slice(), [(2, 2), (4, 13)]);
+            assert_eq!(report.missing.as_slice(), [(2, 2), (4, 15)]);
             let images = report.images;
-            assert_eq!((images.damaged, images.missing, images.unfinished), (1, 11, 1));
-            assert_eq!(images.pending, 7, "images 0, 3 and 14 to 18");
+            assert_eq!((images.damaged, images.missing, images.unfinished), (1, 13, 1));
+            assert_eq!(images.pending, 7, "images 0, 3 and 16 to 20");
         },
     );
+}
+
+#[test]
+fn a_dead_consumer_is_owed_nothing_and_every_image_is_named() {
+    let plan = Plan { queue_depth: 1, ..Plan::default() };
+    alone(
+        &plan,
+        |_, _| {},
+        |producer, nic, consumer| {
+            producer.start(us(0));
+            arrive(nic, 0..64);
+            settle(producer, us(1));
+            assert!(producer.status().waiting);
+            consumer.signals.consumer_dead.set();
+            settle(producer, us(2));
+            let report = producer.report();
+            assert_eq!(report.end, Some(EndReason::ConsumerDead));
+            assert_eq!((report.images.pending, report.images.dropped.infer_failed), (4, 12));
+        },
+    );
+}
+
+#[test]
+fn a_batch_whose_reorder_fails_is_dropped_by_name() {
+    let plan = Plan { reorder_fail: Some((2, false)), ..Plan::default() };
+    alone(
+        &plan,
+        |_, _| {},
+        |producer, nic, _| {
+            producer.start(us(0));
+            arrive(nic, 0..48);
+            settle(producer, us(1));
+            let images = producer.report().images;
+            assert_eq!((images.pending, images.dropped.infer_failed), (8, 4));
+            assert_eq!(producer.report().end, None, "the next batch may do better");
+        },
+    );
+}
+
+#[test]
+fn a_batch_closed_by_a_discontinuity_lies_before_it() {
+    alone(
+        &Plan::default(),
+        |_, _| {},
+        |producer, nic, consumer| {
+            producer.start(us(0));
+            arrive(nic, (0..20).chain(200..224));
+            settle(producer, us(1));
+            producer.stop(EndReason::Stopped);
+            settle(producer, us(2));
+            let seen: Vec<_> = std::iter::from_fn(|| consumer.take_job())
+                .map(|job| (job.first_image, job.whole.count(), job.anchor.discontinuities))
+                .collect();
+            // The first number of the restart is read forward: 200 is in the middle of batch 12.
+            assert_eq!(seen, [(0, 4, 0), (4, 1, 0), (48, 2, 1), (52, 4, 1)]);
+        },
+    );
+}
+
+#[test]
+fn it_ends_when_the_waits_are_over_and_not_before() {
+    let startup = Nanos::from_secs(180);
+    alone(
+        &Plan { owed: Some(0), ..Plan::default() },
+        |_, _| {},
+        |producer, _, _| {
+            producer.start(us(0));
+            producer.step(Nanos(startup.0 - 1));
+            assert_eq!(producer.report().end, None);
+            producer.step(startup);
+            assert_eq!(producer.report().end, Some(EndReason::NothingArrived));
+        },
+    );
+    alone(
+        &Plan::default(),
+        |_, _| {},
+        |producer, nic, _| {
+            producer.start(us(0));
+            arrive(nic, [0]);
+            producer.step(us(7));
+            let quiet = us(7).plus(Nanos::from_secs(5));
+            producer.step(Nanos(quiet.0 - 1));
+            assert_eq!(producer.report().end, None);
+            producer.step(quiet);
+            assert_eq!(producer.report().end, Some(EndReason::Quiet));
+        },
+    );
+}
+
+#[test]
+fn the_oldest_batch_is_given_up_for_its_packets_only_where_they_are_needed() {
+    // The NIC's ring is 64: with ten packets kept, fewer than that are left of 73, not of 74.
+    let closed_for_pool = |keeps, packets, first: u64, holds| {
+        let held = Rc::new(Cell::new(holds));
+        let mut closed = 0;
+        alone(
+            &Plan { keeps, packets, ..Plan::default() },
+            |_, stage| stage.holds = held.clone(),
+            |producer, nic, _| {
+                producer.start(us(0));
+                arrive(nic, first..26);
+                settle(producer, us(1));
+                closed = producer.status().reassembly.partial.pool;
+            },
+        );
+        closed
+    };
+    assert_eq!(closed_for_pool(true, 73, 16, false), 1);
+    assert_eq!(closed_for_pool(true, 74, 16, false), 0);
+    assert_eq!(closed_for_pool(false, 40, 16, false), 0, "no packet is kept");
+    assert_eq!(closed_for_pool(true, 73, 0, true), 0, "packets are on their way back");
 }
