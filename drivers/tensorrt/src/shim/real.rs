@@ -240,13 +240,14 @@ impl Runtime for ShimRuntime {
             )
         };
         fault.check(code)?;
-        Ok(ShimEngine(Arc::new(OwnedEngine { engine, library: Arc::clone(&self.library) })))
+        Ok(ShimEngine(Arc::new(OwnedEngine { engine, _library: Arc::clone(&self.library) })))
     }
 }
 
 struct OwnedEngine {
     engine: *mut ffi::twt_engine,
-    library: Arc<Library>,
+    /// Kept open as long as the engine lives.
+    _library: Arc<Library>,
 }
 
 // SAFETY: TensorRT allows an engine to be used from several threads; what is called through it only
