@@ -122,7 +122,10 @@ fn a_deleted_key_is_an_error_or_its_default() {
                 let error = found.severity() == Severity::Error;
                 let number = found.code.to_string();
                 // Missing, or a default that does not fit the rest of the file.
-                let right = ["TW0203", "TW0403", "TW0411", "TW0409", "TW0301", "TW0303", "TW0521"];
+                let right = [
+                    "TW0203", "TW0403", "TW0411", "TW0409", "TW0301", "TW0303", "TW0521", "TW0410",
+                    "TW0809",
+                ];
                 // Without its kind of stream a socket's address is that of a raw one.
                 let raw = line.key == "stream_type" && number == "TW0307";
                 // An end point that is missing is an end point that is wrong.
