@@ -122,7 +122,9 @@ impl<'t> Device<'t> {
                 .add(Code::Loopback, &path, span, message)
                 .second(self.cfg.span("loopback"), "`sw` opens no port")
                 .help("write `address: loopback`, or `loopback: \"\"`");
-        } else if let Address::Ip(_) = address {
+        } else if let Address::Ip(_) = address
+            && self.cfg.given("stream_type").is_some()
+        {
             let message = format!("{address} is an IP address; raw streams need a port");
             report
                 .add(Code::Address, &path, span, message)

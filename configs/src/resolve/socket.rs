@@ -92,7 +92,7 @@ fn of(
             let message = "a socket stream has end points, and the interface names none";
             let path = interface.path("socket_config");
             report
-                .add(Code::EndPoint, &path, interface.anchor, message)
+                .add(Code::Missing, &path, interface.anchor, message)
                 .help(format!("add `socket_config` with `{uri}: \"udp://10.0.0.1:4096\"`"));
         }
         return None;
@@ -113,7 +113,7 @@ fn of(
         (None, _) => {
             let message = format!("`{uri}` is missing");
             report
-                .add(Code::EndPoint, &config.path(uri), config.anchor, message)
+                .add(Code::Missing, &config.path(uri), config.anchor, message)
                 .expected("an end point, as udp://10.0.0.1:4096");
             return None;
         }

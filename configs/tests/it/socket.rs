@@ -77,11 +77,11 @@ fn addresses_that_are_none_are_refused() {
 
 #[test]
 fn end_points_that_are_missing_or_elsewhere_are_refused() {
-    refused(RX, LOCAL, "", "TW0412", "socket_config.local_addr");
+    refused(RX, LOCAL, "", "TW0203", "socket_config.local_addr");
     let remote = "          remote_addr: \"udp://10.77.0.2:4096\"\n";
-    refused(TX, remote, "", "TW0412", "socket_config.remote_addr");
+    refused(TX, remote, "", "TW0203", "socket_config.remote_addr");
     let whole = ["        socket_config:\n          mode: server\n", LOCAL].concat();
-    refused(RX, &whole, "", "TW0412", "socket_config");
+    refused(RX, &whole, "", "TW0203", "socket_config");
     let both = [LOCAL, "          local_ip: 10.77.0.2\n"].concat();
     refused(RX, LOCAL, &both, "TW0407", "socket_config.local_ip");
     let zero = "          local_ip: 10.77.0.2\n          local_port: 0\n";
