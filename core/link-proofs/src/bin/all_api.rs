@@ -20,9 +20,11 @@ use tensorwire_core::geometry::{
     self, Declared, ElementType, Geometry, GeometrySpec, Overlap, Pools, Violation, Violations,
 };
 use tensorwire_core::header::{self, BuildError, PacketCheck, Refused, Reject};
-use tensorwire_core::memory::MemoryKind;
 use tensorwire_core::ledger::{Census, Ledger, LedgerError, Move, TransitionError};
+use tensorwire_core::limits::MAX_SPLIT;
+use tensorwire_core::memory::MemoryKind;
 use tensorwire_core::pipeline::consumer::{Consumer, ConsumerFailure};
+use tensorwire_core::pipeline::interrupt::on_signal;
 use tensorwire_core::pipeline::poller::{Poller, SplitLink, SplitQueue};
 use tensorwire_core::pipeline::producer::Producer;
 use tensorwire_core::pipeline::transmitter::{TransmitEnd, Transmitter};
@@ -31,7 +33,7 @@ use tensorwire_core::port::{SendError, SinkFault, StageError};
 use tensorwire_core::reassembly::{Busy, Reassembly};
 use tensorwire_core::ring::{CapacityError, Full, Receiver, Ring, Sender};
 use tensorwire_core::sequence::Position;
-use tensorwire_core::sync::{Flag, Published};
+use tensorwire_core::sync::{Flag, Published, Rounds};
 use tensorwire_core::time::Nanos;
 use tensorwire_core::window::{ImageMask, SlotMap};
 use tensorwire_link_proofs::devices::Device;
@@ -275,6 +277,9 @@ fn counts() {
         Published::new,
         Published::set,
         Published::get,
+        Rounds::new,
+        Rounds::count,
+        Rounds::made,
     );
 }
 
@@ -303,11 +308,15 @@ fn machines() {
         Consumer::<'static, Device, Device>::sink,
         Consumer::<'static, Device, Device>::step,
         SplitLink::new,
-        SplitLink::split::<Device, Device>,
-        Poller::<'static, Device>::step,
-        Poller::<'static, Device>::drained,
-        Poller::<'static, Device>::rx,
-        SplitQueue::<'static, Device>::close,
+        SplitLink::<8>::with_slots,
+        SplitLink::<MAX_SPLIT>::split::<Device, Device>,
+        Poller::<'static, Device, MAX_SPLIT>::step,
+        Poller::<'static, Device, MAX_SPLIT>::step_until,
+        Poller::<'static, Device, MAX_SPLIT>::under_way,
+        Poller::<'static, Device, MAX_SPLIT>::drained,
+        Poller::<'static, Device, MAX_SPLIT>::rx,
+        SplitQueue::<'static, Device, MAX_SPLIT>::close,
+        on_signal,
         Transmitter::<Device, Device>::new,
         Transmitter::<Device, Device>::counters,
         Transmitter::<Device, Device>::end,
