@@ -71,8 +71,10 @@ impl Eal {
         // SAFETY: called once per process (`LIFE`), with as many texts as it is told and a null
         // behind them, in memory that is never freed; that is all that rte_eal_init asks for.
         let result = unsafe { sys::twd_eal_init(count, arguments.as_mut_ptr()) };
-        CallError::check("rte_eal_init", result)
-            .map_err(|error| EalError::Refused { error, arguments: words.join(" ") })?;
+        CallError::check("rte_eal_init", result).map_err(|error| {
+            tidy(&config.file_prefix);
+            EalError::Refused { error, arguments: words.join(" ") }
+        })?;
         *life = Life::Running;
         Ok(Self { inner: Arc::new(Inner { file_prefix: config.file_prefix.clone() }) })
     }
@@ -113,10 +115,14 @@ impl Drop for Inner {
         // places back under the same lock, and none after this. Once, as `LIFE` says.
         let result = unsafe { sys::twd_eal_cleanup() };
         undone(result == 0);
-        // DPDK leaves the empty folder of its run-time files behind. Should it not be empty, or not
-        // be there, then there is nothing to do.
-        let _ = fs::remove_dir(runtime_folder(&self.file_prefix));
+        tidy(&self.file_prefix);
     }
+}
+
+/// DPDK leaves the empty folder of its run-time files behind, after a start that failed as well.
+/// Should it not be empty, or not be there, then there is nothing to do.
+fn tidy(file_prefix: &str) {
+    let _ = fs::remove_dir(runtime_folder(file_prefix));
 }
 
 /// Where DPDK keeps the files of a process: `/var/run` for root, the session's own place for

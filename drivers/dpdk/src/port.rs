@@ -408,7 +408,7 @@ impl Port {
             let _ = flow::isolate(port, false);
         }
         if self.up.started {
-            if sent && !self.up.mapped.is_empty() {
+            if sent && device.is_nic() {
                 thread::sleep(DRAIN);
             }
             // SAFETY: the port is ours and runs, and its queues are gone: they borrow `self`.

@@ -136,7 +136,9 @@ impl Wire {
             peers: vec![tx_pool.clone()],
             ..PortConfig::default()
         };
-        Self { tx: open(a, tx), rx: open(b, rx), tx_pool, rx_pool }
+        // The receiver first: a memif client is turned away by a server that has not started.
+        let rx = open(b, rx);
+        Self { tx: open(a, tx), rx, tx_pool, rx_pool }
     }
 
     /// Over rings.
@@ -156,8 +158,7 @@ impl Wire {
             );
             Device::attach(eal, &devargs).expect("a memif device")
         };
-        // The client goes first when the wire does: of two ends in one process DPDK 22.11 closes
-        // the listening socket with the last, and only if that is the server.
+        // The client goes first when the wire does, so that it sees no end that is gone.
         let server = end(0, "server");
         Self::over([end(1, "client"), server], eal, buffers, frame_bytes)
     }
