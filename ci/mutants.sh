@@ -5,7 +5,8 @@
 #   ci/mutants.sh                 all of it (hours on two cores)
 #   ci/mutants.sh header window   these shards
 #
-# Prints the mutants that nothing catches; one that hangs its tests is caught. docs/verification.md says which of them are no fault.
+# Prints the mutants that nothing catches; one that hangs its tests is caught. docs/verification.md says
+# which of them are no fault.
 set -efuo pipefail # -f: the patterns below are for cargo-mutants
 cd "$(dirname "$0")/.."
 

@@ -3,7 +3,7 @@
 //! What owns what, outermost first; each holds the one before, so things go in the reverse order:
 //!
 //! 1. [`Eal`]: DPDK itself, once per process.
-//! 2. [`PacketPool`]: a region of our own memory ([`PacketStorage`]) as packet buffers.
+//! 2. [`PacketPool`]: a region of our own memory ([`HostMemory`]) as packet buffers.
 //! 3. [`Device`]: something with a port: a NIC, a virtual device, an end of a [`ring_pair`].
 //! 4. [`Port`]: the port set up and started, with its steering rules. [`Port::split`] lends its two
 //!    queues, [`DpdkRx`] and [`DpdkTx`].
@@ -51,7 +51,8 @@ pub use pool::{PacketPool, PacketView};
 pub use port::{Port, PortConfig, QueueConfig, Stage};
 #[cfg(has_dpdk)]
 pub use rx::DpdkRx;
-pub use storage::{HostMemory, PacketStorage, StorageError};
+pub use storage::{HostPages, StorageError};
+pub use tensorwire_core::memory::HostMemory;
 #[cfg(has_dpdk)]
 pub use tensorwire_dpdk_sys::PortStats;
 #[cfg(has_dpdk)]

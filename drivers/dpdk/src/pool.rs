@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use tensorwire_core::burst::PacketDesc;
+use tensorwire_core::memory::HostMemory;
 use tensorwire_core::port::PacketMemory;
 use tensorwire_dpdk_sys as sys;
 use tensorwire_kernels::prefetch;
@@ -14,7 +15,7 @@ use tensorwire_kernels::prefetch;
 use crate::config::{HEADROOM, PoolSpec};
 use crate::eal::Eal;
 use crate::error::{CallError, PoolError, undone};
-use crate::storage::PacketStorage;
+use crate::storage::page_bytes;
 
 /// Mbufs that a thread keeps for itself, so that it rarely goes to the shared ring of the pool.
 const CACHE: u32 = 256;
@@ -31,7 +32,7 @@ struct Inner {
     range: sys::PoolRange,
     element: u16,
     frame_bytes: usize,
-    storage: ManuallyDrop<Box<dyn PacketStorage>>,
+    storage: ManuallyDrop<Box<dyn HostMemory>>,
     /// Last: it must outlive the pool.
     _eal: Eal,
 }
@@ -60,7 +61,7 @@ impl PacketPool {
     pub fn new(
         eal: &Eal,
         spec: &PoolSpec,
-        storage: Box<dyn PacketStorage>,
+        storage: Box<dyn HostMemory>,
     ) -> Result<Self, PoolError> {
         let element = spec.element_bytes()?;
         let needed = spec.storage_bytes()?;
@@ -150,7 +151,7 @@ impl PacketPool {
     /// Whether this CPU can read what lies in it.
     #[must_use]
     pub fn cpu_readable(&self) -> bool {
-        self.inner.storage.cpu_readable()
+        self.inner.storage.kind().on_host()
     }
 
     /// Whether the bytes from `at` to before `end` all lie in its buffers.
@@ -188,15 +189,15 @@ impl Drop for Inner {
 
 /// Memory that EAL knows of.
 struct Registered {
-    storage: ManuallyDrop<Box<dyn PacketStorage>>,
+    storage: ManuallyDrop<Box<dyn HostMemory>>,
 }
 
 impl Registered {
-    fn new(storage: Box<dyn PacketStorage>) -> Result<Self, CallError> {
+    fn new(storage: Box<dyn HostMemory>) -> Result<Self, CallError> {
         let (base, len) = (storage.base().as_ptr().cast(), storage.len());
-        // SAFETY: the range is valid, ours and page-aligned, as a `PacketStorage` promises, and is
+        // SAFETY: the range is valid, ours and page-aligned, as `HostMemory` promises, and is
         // unregistered before it goes.
-        let result = unsafe { sys::twd_memory_register(base, len, storage.page_bytes()) };
+        let result = unsafe { sys::twd_memory_register(base, len, page_bytes(&*storage)) };
         CallError::check("rte_extmem_register", result)?;
         Ok(Self { storage: ManuallyDrop::new(storage) })
     }
@@ -206,7 +207,7 @@ impl Registered {
     }
 
     /// It stays registered; whoever has the storage makes a `Registered` of it to undo that.
-    fn keep(self) -> ManuallyDrop<Box<dyn PacketStorage>> {
+    fn keep(self) -> ManuallyDrop<Box<dyn HostMemory>> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: taken once: `this` is not dropped.
         ManuallyDrop::new(unsafe { ManuallyDrop::take(&mut this.storage) })

@@ -1,47 +1,27 @@
 //! Memory that packets are received into and sent from. DPDK does not allocate it: it is registered
-//! as *external* memory, whoever made it.
+//! as *external* memory, whoever made it. A GPU's comes from its driver as
+//! [`tensorwire_core::memory::HostMemory`]; the host's own is mapped here.
 
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
-/// Memory for packets: one range that stays where it is.
-///
-/// Memory that a GPU shares (`host_pinned`, `device`) comes through here as well, from the driver
-/// that can make it.
-///
-/// # Safety
-///
-/// `base()` is valid for reads and writes of `len()` bytes, aligned to `page_bytes()`, and nobody
-/// but the holder of the value touches these bytes until it is dropped. The three answers never
-/// change. Where the CPU cannot reach it (`cpu_readable()` is false), the range is at least one of
-/// addresses that nothing else has.
-pub unsafe trait PacketStorage: Send + Sync + fmt::Debug {
-    /// Where it begins.
-    fn base(&self) -> NonNull<u8>;
-
-    /// Its length in bytes, a multiple of the page.
-    fn len(&self) -> usize;
-
-    /// Whether there is none of it.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Bytes of a page, a power of two.
-    fn page_bytes(&self) -> usize;
-
-    /// The word for its kind: `huge`, `host`, `host_pinned`, `device`.
-    fn kind(&self) -> &'static str;
-
-    /// Whether this CPU can read what lies in it.
-    fn cpu_readable(&self) -> bool {
-        true
-    }
-}
+use tensorwire_core::memory::{HostMemory, MemoryKind};
 
 /// Bytes of a huge page (x86-64, and aarch64 with 4 KiB pages).
 pub const HUGE_PAGE: usize = 2 << 20;
+
+/// The pages as which DPDK is told of a piece of memory.
+pub(crate) fn page_bytes(memory: &dyn HostMemory) -> usize {
+    let whole = |bytes: usize| bytes.is_multiple_of(HUGE_PAGE);
+    let huge = memory.kind() == MemoryKind::Huge
+        && whole(memory.base().addr().get())
+        && whole(memory.len());
+    if huge { HUGE_PAGE } else { SMALL_PAGE }
+}
+
+/// Bytes of a plain page.
+const SMALL_PAGE: usize = 4096;
 
 /// Why memory could not be had.
 #[derive(Debug)]
@@ -84,7 +64,7 @@ impl std::error::Error for StorageError {}
 
 /// Memory of the host, mapped for us alone and touched once.
 #[derive(Debug)]
-pub struct HostMemory {
+pub struct HostPages {
     base: NonNull<u8>,
     len: usize,
     page: usize,
@@ -92,19 +72,19 @@ pub struct HostMemory {
 
 // SAFETY: a mapping belongs to the process, not to a thread; who reads and writes it is the matter
 // of those who use the range.
-unsafe impl Send for HostMemory {}
+unsafe impl Send for HostPages {}
 
 // SAFETY: as above; a shared reference gives out an address and nothing else.
-unsafe impl Sync for HostMemory {}
+unsafe impl Sync for HostPages {}
 
-impl HostMemory {
+impl HostPages {
     /// At least `bytes` bytes of plain pages.
     ///
     /// # Errors
     ///
     /// [`StorageError`] when the system has not that much.
     pub fn plain(bytes: usize) -> Result<Self, StorageError> {
-        Self::map(bytes, 4096, 0)
+        Self::map(bytes, SMALL_PAGE, 0)
     }
 
     /// At least `bytes` bytes of huge pages, which must have been set aside.
@@ -135,7 +115,7 @@ impl HostMemory {
     }
 }
 
-impl Drop for HostMemory {
+impl Drop for HostPages {
     fn drop(&mut self) {
         // SAFETY: the range is the one that `map` got, and whoever used it had the value.
         let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
@@ -143,9 +123,9 @@ impl Drop for HostMemory {
     }
 }
 
-// SAFETY: the mapping is readable, writable, aligned to its pages, ours alone until `drop`, and
-// neither moves nor grows.
-unsafe impl PacketStorage for HostMemory {
+// SAFETY: the mapping is readable, writable, zero, aligned to its pages (4096 bytes at least), ours
+// alone until `drop`, and neither moves nor grows.
+unsafe impl HostMemory for HostPages {
     fn base(&self) -> NonNull<u8> {
         self.base
     }
@@ -154,12 +134,8 @@ unsafe impl PacketStorage for HostMemory {
         self.len
     }
 
-    fn page_bytes(&self) -> usize {
-        self.page
-    }
-
-    fn kind(&self) -> &'static str {
-        if self.page == HUGE_PAGE { "huge" } else { "host" }
+    fn kind(&self) -> MemoryKind {
+        if self.page == HUGE_PAGE { MemoryKind::Huge } else { MemoryKind::Host }
     }
 }
 
@@ -169,8 +145,9 @@ mod tests {
 
     #[test]
     fn memory_is_whole_pages_and_zero() {
-        let memory = HostMemory::plain(5000).expect("two pages");
-        assert_eq!((memory.len(), memory.page_bytes(), memory.kind()), (8192, 4096, "host"));
+        let memory = HostPages::plain(5000).expect("two pages");
+        assert_eq!((memory.len(), page_bytes(&memory)), (8192, 4096));
+        assert_eq!(memory.kind(), MemoryKind::Host);
         assert_eq!(memory.base().as_ptr().addr() % 4096, 0);
         // SAFETY: the mapping is 8192 bytes long, and nobody writes to it.
         let bytes = unsafe { std::slice::from_raw_parts(memory.base().as_ptr(), 8192) };
@@ -179,11 +156,11 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_was_asked_for() {
-        assert!(matches!(HostMemory::plain(0), Err(StorageError::Size { bytes: 0 })));
-        let error = HostMemory::plain(usize::MAX / 4).expect_err("2^61 bytes").to_string();
+        assert!(matches!(HostPages::plain(0), Err(StorageError::Size { bytes: 0 })));
+        let error = HostPages::plain(usize::MAX / 4).expect_err("2^61 bytes").to_string();
         assert!(error.contains("of kind `host`"), "{error}");
         // 64 TiB of huge pages: no machine has set that many aside.
-        let error = HostMemory::huge(1 << 46).expect_err("2^25 huge pages").to_string();
+        let error = HostPages::huge(1 << 46).expect_err("2^25 huge pages").to_string();
         assert!(error.contains("33554432 huge pages"), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::flow::{FlowMatch, PortRange};
 use tensorwire_core::port::{PacketMemory, RxQueue, TxQueue};
 use tensorwire_dpdk::{
-    Device, Eal, EalConfig, EalError, FlowPlan, HostMemory, PacketPool, PoolError, PoolSpec, Port,
+    Device, Eal, EalConfig, EalError, FlowPlan, HostPages, PacketPool, PoolError, PoolSpec, Port,
     PortConfig, PortError, QueueConfig, Stage, Steering, ring_pair,
 };
 
@@ -98,7 +98,7 @@ fn pools_that_cannot_be_are_refused() {
             device_bytes: 0,
         };
         let make = |spec: &PoolSpec, bytes| {
-            let memory = Box::new(HostMemory::plain(bytes).expect("memory"));
+            let memory = Box::new(HostPages::plain(bytes).expect("memory"));
             PacketPool::new(&eal, spec, memory).map(|_| ())
         };
         let small = make(&spec(100, "p"), 4096);

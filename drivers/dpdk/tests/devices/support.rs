@@ -8,7 +8,7 @@ use std::process::Command;
 use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::port::{PacketMemory, RxQueue, SendError, TxQueue};
 use tensorwire_dpdk::{
-    Device, DpdkRx, DpdkTx, Eal, EalConfig, HostMemory, PacketPool, PoolSpec, Port, PortConfig,
+    Device, DpdkRx, DpdkTx, Eal, EalConfig, HostPages, PacketPool, PoolSpec, Port, PortConfig,
     QueueConfig, left_standing, ring_pair,
 };
 
@@ -101,7 +101,7 @@ pub(crate) fn eal() -> Eal {
 /// A pool of `buffers` frames of `frame_bytes`.
 pub(crate) fn pool(eal: &Eal, name: &str, buffers: u32, frame_bytes: usize) -> PacketPool {
     let spec = PoolSpec { name: name.to_owned(), buffers, frame_bytes, device_bytes: 0 };
-    let memory = HostMemory::plain(spec.storage_bytes().expect("a size")).expect("memory");
+    let memory = HostPages::plain(spec.storage_bytes().expect("a size")).expect("memory");
     PacketPool::new(eal, &spec, Box::new(memory)).expect("a pool")
 }
 
