@@ -90,7 +90,8 @@ fn demanded(variable: &str, folder: PathBuf, file: &str) -> PathBuf {
 
 fn compile(tensorrt: &Path, cuda: &Path) {
     let mut build = cc::Build::new();
-    build.cpp(true).std("c++17").warnings(true).warnings_into_errors(true);
+    // Errors are for `ci/tensorrt-compile.sh`: a compiler nobody has seen yet may warn of more.
+    build.cpp(true).std("c++17").warnings(true);
     // Headers of the vendor are not ours to mend: their warnings are off.
     for folder in [tensorrt, cuda] {
         build.flag("-isystem").flag(folder);
