@@ -12,6 +12,7 @@ use tensorwire_core::memory::{HostMemory, MemoryKind};
 pub const HUGE_PAGE: usize = 2 << 20;
 
 /// The pages as which DPDK is told of a piece of memory.
+#[cfg(any(has_dpdk, test))]
 pub(crate) fn page_bytes(memory: &dyn HostMemory) -> usize {
     let whole = |bytes: usize| bytes.is_multiple_of(HUGE_PAGE);
     let huge = memory.kind() == MemoryKind::Huge
