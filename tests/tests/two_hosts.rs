@@ -198,13 +198,19 @@ fn pulled(hosts: &TwoHosts, place: &Workplace, seconds: f64) -> (Output, Output)
 /// Within what the numbers can tell, the loss is exact: every image has its own index.
 fn a_pulled_cable_costs_what_was_lost(test: &str, pair: Pair) {
     let Some(hosts) = TwoHosts::new(test) else { return };
-    // 10,000 frames a second and 16 bits: far from the half of the number space in 0.5 s.
+    // 10,000 frames a second and 16 bits: far from the half of the number space in 2 s.
     let place = pair.place(100, |yaml| yaml);
     prepare(&place);
-    let (rx, tx) = pulled(&hosts, &place, 0.5);
-    let (received, _) = assert_accounted(&rx, &tx);
-    let lost = lost(&received);
-    assert!(lost > 1_000, "nothing was lost: {received:#}");
+    // How much is lost depends on how busy the machine is: the cable is pulled until it is a lot.
+    let (received, rx, lost) = (1..)
+        .find_map(|attempt| {
+            assert!(attempt <= 12, "no loss of that size in {attempt} attempts");
+            let (rx, tx) = pulled(&hosts, &place, 0.4 + 0.1 * f64::from(attempt));
+            let (received, _) = assert_accounted(&rx, &tx);
+            let lost = lost(&received);
+            (lost > 1_000).then_some((received, rx, lost))
+        })
+        .expect("found, or given up above");
     assert_eq!(rx.code, Some(4), "{}", rx.stderr);
     assert_eq!(number(&received, "/discontinuities"), 0, "{received:#}");
     assert_eq!(number(&received, "/images/expected"), IMAGES);
