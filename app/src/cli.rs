@@ -373,6 +373,9 @@ pub struct RunArgs {
     /// Who infers, instead of tensorwire.inference_backend
     #[arg(long, value_enum, value_name = "BACKEND")]
     pub backend: Option<BackendArg>,
+    /// Use only an engine of TensorRT that is there; where none fits, say why and end
+    #[arg(long)]
+    pub no_rebuild: bool,
     /// Write the features to this file; row i is image i, rows not delivered are NaN
     #[arg(long, value_name = "FILE.npy")]
     pub features: Option<PathBuf>,

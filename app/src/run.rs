@@ -18,6 +18,7 @@ pub(crate) mod report;
 pub mod seats;
 pub mod signals;
 mod stages;
+pub mod tensorrt;
 #[cfg(test)]
 pub(crate) mod testkit;
 pub mod threads;

@@ -315,6 +315,8 @@ pub struct Settings {
     pub tx_ring: u32,
     /// Who infers.
     pub inference_backend: Backend,
+    /// Most scratch memory of a layer of TensorRT, in MiB; its own limit where not given.
+    pub workspace_mib: Option<u32>,
     /// File that takes the features.
     pub features: Option<String>,
 }

@@ -208,7 +208,9 @@ pub trait Infer {
     /// Whether a result is complete when [`Infer::submit`] returns (a CPU stage). The consumer
     /// then delivers it at once; otherwise one submission later, so that a device never waits for
     /// the sink.
-    const DONE_ON_SUBMIT: bool = false;
+    fn done_on_submit(&self) -> bool {
+        false
+    }
 
     /// Enqueues the inference of `images` images from image `first` of the buffer on; the device
     /// waits for `ready` before it reads.

@@ -306,7 +306,9 @@ impl Default for NullInfer {
 }
 
 impl Infer for NullInfer {
-    const DONE_ON_SUBMIT: bool = true;
+    fn done_on_submit(&self) -> bool {
+        true
+    }
 
     fn submit(
         &mut self,

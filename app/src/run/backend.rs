@@ -8,12 +8,14 @@ use tensorwire_core::burst::{Burst, InFlight};
 use tensorwire_core::geometry::ElementType;
 use tensorwire_core::port::{Event, Infer, Outputs, StageError, Ticket};
 use tensorwire_onnx::{
-    BatchBytes, ElemType, ModelExpect, OnnxInfer, OpenError, Profile, cpu, read_header,
+    BatchBytes, ElemType, ModelExpect, OnnxInfer, OpenError, Profile, check_io, cpu, read_header,
 };
 use tensorwire_sim::infer::NullInfer;
 use tensorwire_sim::pool::BatchMemory;
+use tensorwire_tensorrt::Precision;
 
 use super::plan::failure;
+use super::tensorrt;
 use crate::exit::{ExitCode, Failure};
 use crate::talk::Talk;
 
@@ -40,11 +42,13 @@ pub struct ModelShape {
     pub classes: usize,
 }
 
-/// An inference stage of this build.
+/// An inference stage.
 #[derive(Debug)]
 pub enum Backend<'m> {
     /// The model on the CPU.
-    Onnx(Box<OnnxInfer<Buffers<'m>>>),
+    Onnx(Box<OnnxInfer<Buffers<'m>>>, ModelShape),
+    /// An engine on the GPU.
+    TensorRt(Box<tensorrt::Stage>, ModelShape),
     /// No inference: batches are received and given back.
     None(NullInfer),
 }
@@ -57,16 +61,55 @@ impl ModelShape {
 /// A model whose file was held against the configuration; it is not loaded yet.
 #[derive(Clone, Debug)]
 pub struct Model {
-    path: PathBuf,
+    onnx: Option<PathBuf>,
+    engine: Option<PathBuf>,
+    backend: configs::Backend,
+    precision: Precision,
     expect: ModelExpect,
     shape: ModelShape,
 }
 
 impl Model {
-    /// Its file.
+    /// Its file: the model, or the engine where only that is named.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.onnx.as_deref().or(self.engine.as_deref()).unwrap_or(Path::new(""))
+    }
+
+    /// `onnx_path`.
+    #[must_use]
+    pub fn onnx(&self) -> Option<&Path> {
+        self.onnx.as_deref()
+    }
+
+    /// `engine_path`.
+    #[must_use]
+    pub fn engine(&self) -> Option<&Path> {
+        self.engine.as_deref()
+    }
+
+    /// What the configuration expects of it.
+    #[must_use]
+    pub const fn expect(&self) -> &ModelExpect {
+        &self.expect
+    }
+
+    /// What an engine computes in.
+    #[must_use]
+    pub const fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Whether TensorRT runs it, if it can.
+    #[must_use]
+    pub fn may_run_on_gpu(&self) -> bool {
+        tensorwire_tensorrt::BUILT && self.backend != configs::Backend::Onnx
+    }
+
+    /// Whether nothing else can run it, or may.
+    #[must_use]
+    pub fn demands_gpu(&self) -> bool {
+        self.backend == configs::Backend::TensorRt || self.onnx.is_none()
     }
 
     /// The model that `config` asks for; `None` without inference.
@@ -76,35 +119,42 @@ impl Model {
     /// A [`Failure`]: 7 when the model cannot be read, 3 when it does not fit the configuration, 5
     /// when it cannot be run here.
     pub fn of(config: &Config) -> Result<Option<Self>, Failure> {
-        match config.settings.inference_backend {
-            configs::Backend::None => return Ok(None),
-            configs::Backend::TensorRt => {
-                return Err(failure(
-                    ExitCode::Device,
-                    "inference_backend `tensorrt` is not in this build; `onnx` infers on the CPU",
-                ));
-            }
-            configs::Backend::Auto | configs::Backend::Onnx => {}
+        let backend = config.settings.inference_backend;
+        if backend == configs::Backend::None {
+            return Ok(None);
         }
         // Only a sender has no such block: a receiver would have been refused.
         let Some(inference) = &config.inference else { return Ok(None) };
-        let Some(path) = inference.onnx_path.as_deref().map(Path::new) else {
-            return Err(failure(
-                ExitCode::Device,
-                "inference.engine_path: an engine needs TensorRT, which this build does not have; \
-                 inference on the CPU needs inference.onnx_path",
-            ));
+        let onnx = inference.onnx_path.as_deref().map(PathBuf::from);
+        let engine = inference.engine_path.as_deref().map(PathBuf::from);
+        let mut model = Self {
+            onnx,
+            engine,
+            backend,
+            precision: precision(inference),
+            expect: expectation(config, inference, true),
+            shape: ModelShape { feature_dim: inference.feature_dim as usize, classes: 0 },
         };
+        if let Some(why) = tensorrt::not_built().filter(|_| model.demands_gpu()) {
+            return Err(tensorrt::unavailable(&why, model.onnx.is_some()));
+        }
+        let Some(path) = &model.onnx else { return Ok(Some(model)) };
         let header = read_header(path).map_err(|error| of_open(&OpenError::Header(error)))?;
         let logits = header.outputs.iter().any(|output| output.name == LOGITS);
-        let expect = expectation(config, inference, logits);
-        let io = cpu::plan(path, &expect).map_err(|error| of_open(&error))?;
+        model.expect = expectation(config, inference, logits);
+        let io = if model.may_run_on_gpu() {
+            let mismatch = |source| OpenError::Mismatch { path: path.clone(), source };
+            check_io(&header, &model.expect).map_err(|error| of_open(&mismatch(Box::new(error))))?
+        } else {
+            cpu::plan(path, &model.expect).map_err(|error| of_open(&error))?
+        };
         let classes = io.logits.as_ref().map_or(0, |(_, classes)| *classes);
-        let shape = ModelShape { feature_dim: io.feature_dim, classes };
-        Ok(Some(Self { path: path.to_path_buf(), expect, shape }))
+        model.shape = ModelShape { feature_dim: io.feature_dim, classes };
+        Ok(Some(model))
     }
 
-    /// What the rows of its outputs look like.
+    /// What the rows of its outputs look like, as far as its file says: an engine alone says only
+    /// when it is loaded whether it has classes.
     #[must_use]
     pub const fn shape(&self) -> ModelShape {
         self.shape
@@ -112,7 +162,7 @@ impl Model {
 }
 
 impl<'m> Backend<'m> {
-    /// Loads `model`, and says what it is.
+    /// Loads `model` on the CPU, and says what it is.
     ///
     /// # Errors
     ///
@@ -122,11 +172,12 @@ impl<'m> Backend<'m> {
         memory: &'m BatchMemory,
         talk: Talk,
     ) -> Result<Self, Failure> {
-        let Some(Model { path, expect, shape }) = model else {
+        let Some(model) = model else {
             return Ok(Self::None(NullInfer::default()));
         };
+        let (path, shape) = (model.path(), model.shape);
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        let infer = OnnxInfer::open(path, expect, threads, Buffers(memory))
+        let infer = OnnxInfer::open(path, &model.expect, threads, Buffers(memory))
             .map_err(|error| of_open(&error))?;
         talk.say(format_args!(
             "model {}: {} features{}, on the CPU with {threads} threads",
@@ -134,16 +185,43 @@ impl<'m> Backend<'m> {
             shape.feature_dim,
             if shape.classes > 0 { format!(", {} classes", shape.classes) } else { String::new() },
         ));
-        Ok(Self::Onnx(Box::new(infer)))
+        Ok(Self::Onnx(Box::new(infer), shape))
+    }
+
+    /// What its rows look like.
+    #[must_use]
+    pub const fn shape(&self) -> ModelShape {
+        match self {
+            Self::Onnx(_, shape) | Self::TensorRt(_, shape) => *shape,
+            Self::None(_) => ModelShape::NONE,
+        }
+    }
+
+    /// Whether it reads batches on the GPU, behind the reorder's event.
+    #[must_use]
+    pub const fn on_gpu(&self) -> bool {
+        matches!(self, Self::TensorRt(..))
     }
 
     /// The words behind the number of a [`StageError`], where there are any.
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
         match self {
-            Self::Onnx(infer) => infer.last_error().map(ToString::to_string),
+            Self::Onnx(infer, _) => infer.last_error().map(ToString::to_string),
+            Self::TensorRt(infer, _) => {
+                Some(infer.last_error().to_owned()).filter(|said| !said.is_empty())
+            }
             Self::None(_) => None,
         }
+    }
+}
+
+/// `enable_int8` asks for more than `enable_fp16`.
+const fn precision(inference: &Inference) -> Precision {
+    match (inference.enable_int8, inference.enable_fp16) {
+        (true, _) => Precision::Int8,
+        (false, true) => Precision::Fp16,
+        (false, false) => Precision::Fp32,
     }
 }
 
@@ -191,8 +269,13 @@ fn of_open(error: &OpenError) -> Failure {
 }
 
 impl Infer for Backend<'_> {
-    // True of each of them.
-    const DONE_ON_SUBMIT: bool = true;
+    fn done_on_submit(&self) -> bool {
+        match self {
+            Self::Onnx(infer, _) => infer.done_on_submit(),
+            Self::TensorRt(infer, _) => infer.done_on_submit(),
+            Self::None(infer) => infer.done_on_submit(),
+        }
+    }
 
     fn submit(
         &mut self,
@@ -203,7 +286,8 @@ impl Infer for Backend<'_> {
         ready: Event,
     ) -> Result<(), StageError> {
         match self {
-            Self::Onnx(infer) => infer.submit(ticket, input, first, images, ready),
+            Self::Onnx(infer, _) => infer.submit(ticket, input, first, images, ready),
+            Self::TensorRt(infer, _) => infer.submit(ticket, input, first, images, ready),
             Self::None(infer) => infer.submit(ticket, input, first, images, ready),
         }
     }
@@ -213,7 +297,8 @@ impl Infer for Backend<'_> {
         take: impl FnOnce(Ticket, Outputs<'_>) -> R,
     ) -> Option<Result<R, StageError>> {
         match self {
-            Self::Onnx(infer) => infer.take_previous(take),
+            Self::Onnx(infer, _) => infer.take_previous(take),
+            Self::TensorRt(infer, _) => infer.take_previous(take),
             Self::None(infer) => infer.take_previous(take),
         }
     }
@@ -223,7 +308,8 @@ impl Infer for Backend<'_> {
         take: impl FnOnce(Ticket, Outputs<'_>) -> R,
     ) -> Option<Result<R, StageError>> {
         match self {
-            Self::Onnx(infer) => infer.poll_idle(take),
+            Self::Onnx(infer, _) => infer.poll_idle(take),
+            Self::TensorRt(infer, _) => infer.poll_idle(take),
             Self::None(infer) => infer.poll_idle(take),
         }
     }
@@ -233,7 +319,8 @@ impl Infer for Backend<'_> {
         take: impl FnOnce(Ticket, Outputs<'_>) -> R,
     ) -> Option<Result<R, StageError>> {
         match self {
-            Self::Onnx(infer) => infer.drain(take),
+            Self::Onnx(infer, _) => infer.drain(take),
+            Self::TensorRt(infer, _) => infer.drain(take),
             Self::None(infer) => infer.drain(take),
         }
     }

@@ -28,12 +28,13 @@ use tensorwire_sim::reorder::CpuReorder;
 use super::plan::{Plan, failure};
 use crate::exit::{ExitCode, Failure};
 
-/// The memory of a run on a GPU, and the queue of its reorders.
+/// What a run has on a GPU: the batches, and who writes them.
 #[derive(Debug)]
 pub struct GpuParts {
-    queue: StreamQueue,
     output: Output,
-    packets: Region,
+    /// The queue of the reorders and the memory of the packets; `None` where the CPU reorders, into
+    /// memory that an inference on the GPU reads too.
+    reorder: Option<(StreamQueue, Region)>,
 }
 
 /// The reorder stage of a run.
@@ -51,25 +52,27 @@ pub fn cache() -> Option<Cache> {
     Cache::of_user(|name| env::var_os(name).map(PathBuf::from))
 }
 
-/// Opens the GPU that is to reorder. `None`: the CPU reorders.
+/// Opens the GPU that is to reorder, which is the one that infers where there is such a one
+/// (`infers`). `None`: nothing of the run is on a GPU.
 ///
 /// # Errors
 ///
 /// A [`Failure`] (exit 5) when the batches are to lie in memory of a GPU and there is none, or when
 /// a GPU that is there has not the memory or fails.
-pub fn open(plan: &Plan, rx: &Receiver) -> Result<Option<GpuParts>, Failure> {
+pub fn open(plan: &Plan, rx: &Receiver, infers: Option<&Gpu>) -> Result<Option<GpuParts>, Failure> {
+    let on_cpu = || infers.map(|gpu| GpuParts::of_cpu(plan, rx, gpu)).transpose();
     if !rx.reorder_on_gpu {
-        return Ok(None);
+        return on_cpu();
     }
     let on_device = demands_device(plan, rx);
-    let instead = |why: String| without_gpu(plan, on_device, &why).map(|()| None);
+    let instead = |why: String| without_gpu(plan, on_device, &why).and_then(|()| on_cpu());
     let Some(nic) = plan.nic.software() else {
         return instead("a GPU reads only the packets of the software NIC so far".to_owned());
     };
     if let Some(why) = too_few_packets(plan, rx) {
         return instead(why);
     }
-    let gpu = match Gpu::open(&choice(plan, rx)) {
+    let gpu = match infers.map_or_else(|| Gpu::open(&choice(plan, rx)), |gpu| Ok(gpu.clone())) {
         Ok(gpu) => gpu,
         Err(error) => return instead(error.to_string()),
     };
@@ -77,7 +80,9 @@ pub fn open(plan: &Plan, rx: &Receiver) -> Result<Option<GpuParts>, Failure> {
         Ok(kernels) => kernels,
         Err(error) => return instead(error.to_string()),
     };
-    let parts = GpuParts::new(plan, rx, nic, (&gpu, &kernels))
+    // What infers on the CPU reads batches there.
+    let on_host = plan.model.is_some() && infers.is_none();
+    let parts = GpuParts::new(plan, rx, nic, (&gpu, &kernels), on_host)
         .map_err(|error| failure(ExitCode::Device, format!("{}: {error}", gpu.name())))?;
     plan.talk.say(format_args!(
         "reorder on {} at {}, kernels {}",
@@ -123,7 +128,7 @@ fn too_few_packets(plan: &Plan, rx: &Receiver) -> Option<String> {
 }
 
 /// The GPU of the batches where they lie on one, else that of the inference, else the first.
-fn choice(plan: &Plan, rx: &Receiver) -> Choice {
+pub(super) fn choice(plan: &Plan, rx: &Receiver) -> Choice {
     let output = plan.config.regions.get(rx.output_region);
     let of_batches = output.filter(|region| region.kind == RegionKind::Device);
     let of_inference = plan.config.inference.as_ref().map(|inference| inference.gpu_id);
@@ -136,33 +141,56 @@ impl GpuParts {
         rx: &Receiver,
         nic: &SwNicConfig,
         (gpu, kernels): (&Gpu, &Kernels),
+        on_host: bool,
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let geometry = &plan.config.geometry;
-        let buffers = plan.config.regions.get(rx.output_region).map_or(0, |r| r.buffers as usize);
         let kind =
             if demands_device(plan, rx) { MemoryKind::Device } else { MemoryKind::HostPinned };
-        // The inference of this build reads batches on the CPU.
-        let on_host = plan.model.is_some();
-        let output = Output::new(gpu, geometry, buffers, kind, on_host)?;
+        let output = Output::new(gpu, geometry, buffers(plan, rx), kind, on_host)?;
         let bytes = PacketPool::bytes_needed(nic.rx_bufs, nic.rx_buf_size)?;
         let packets = Region::new(gpu, MemoryKind::HostPinned, bytes)?;
         let source = if gpu.integrated()? { Source::Device } else { Source::Pinned };
         let kept = vec![packets.clone()];
         let queue = StreamQueue::new(kernels, gpu, geometry, source, output.clone(), kept)?;
-        Ok(Self { queue, output, packets })
+        Ok(Self { output, reorder: Some((queue, packets)) })
     }
 
-    /// The memory for the NIC's packets.
+    /// Batches that the CPU writes and an inference on `gpu` reads.
+    fn of_cpu(plan: &Plan, rx: &Receiver, gpu: &Gpu) -> Result<Self, Failure> {
+        let (geometry, kind) = (&plan.config.geometry, MemoryKind::HostPinned);
+        let output = Output::new(gpu, geometry, buffers(plan, rx), kind, true)
+            .map_err(|error| failure(ExitCode::Device, format!("{}: {error}", gpu.name())))?;
+        Ok(Self { output, reorder: None })
+    }
+
+    /// The batches.
+    #[must_use]
+    pub const fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// The events of the reorders on the GPU.
+    #[must_use]
+    pub fn events(&self) -> Option<Events> {
+        self.reorder.as_ref().map(|(queue, _)| queue.events())
+    }
+
+    /// The memory for the NIC's packets, where a GPU is to read them.
     ///
     /// # Errors
     ///
     /// A [`Failure`] (exit 6) the second time.
-    pub fn packets(&self) -> Result<Box<dyn HostMemory>, Failure> {
-        match Lent::new(&self.packets) {
-            Ok(lent) => Ok(Box::new(lent)),
+    pub fn packets(&self) -> Result<Option<Box<dyn HostMemory>>, Failure> {
+        let Some((_, packets)) = &self.reorder else { return Ok(None) };
+        match Lent::new(packets) {
+            Ok(lent) => Ok(Some(Box::new(lent))),
             Err(error) => Err(failure(ExitCode::Internal, error.to_string())),
         }
     }
+}
+
+fn buffers(plan: &Plan, rx: &Receiver) -> usize {
+    plan.config.regions.get(rx.output_region).map_or(0, |region| region.buffers as usize)
 }
 
 /// The batch buffers: those of the GPU that the CPU can read, or plain ones.
@@ -202,16 +230,16 @@ pub fn stage<'m>(
     pool: &BurstPool,
     rx_bufs: usize,
 ) -> Result<(ReorderStage<'m>, Option<Events>), Failure> {
-    let Some(gpu) = gpu else {
+    let Some((queue, packets)) = gpu.and_then(|gpu| gpu.reorder) else {
         let stage = CpuReorder::at_placement(geometry, memory)
             .map_err(|error| failure(ExitCode::Internal, error.to_string()))?;
         return Ok((ReorderStage::Cpu(Box::new(stage)), None));
     };
-    let locate = InRegion::new(&gpu.packets)
+    let locate = InRegion::new(&packets)
         .ok_or_else(|| failure(ExitCode::Internal, "packets in memory that no CPU reads"))?;
-    let events = gpu.queue.events();
+    let events = queue.events();
     let tokens = (pool.id(), pool.buffers());
-    let stage = GpuReorder::new(geometry, tokens, rx_bufs, gpu.queue, locate);
+    let stage = GpuReorder::new(geometry, tokens, rx_bufs, queue, locate);
     Ok((ReorderStage::Gpu(Box::new(stage)), Some(events)))
 }
 
@@ -256,7 +284,8 @@ impl Reorder for ReorderStage<'_> {
     }
 }
 
-/// An inference on the CPU behind a reorder on the GPU: it waits for the batch before it reads.
+/// An inference on the CPU behind a reorder on the GPU: it waits for the batch before it reads. One
+/// on the GPU waits there.
 #[derive(Debug)]
 pub struct Awaited<I> {
     inner: I,
@@ -264,7 +293,8 @@ pub struct Awaited<I> {
 }
 
 impl<I> Awaited<I> {
-    /// `events` of the reorder stage; `None` where batches are complete when they are handed over.
+    /// `events` of the reorder stage; `None` where batches are complete when they are handed over,
+    /// and where `inner` waits itself.
     pub const fn new(inner: I, events: Option<Events>) -> Self {
         Self { inner, events }
     }
@@ -276,7 +306,9 @@ impl<I> Awaited<I> {
 }
 
 impl<I: Infer> Infer for Awaited<I> {
-    const DONE_ON_SUBMIT: bool = I::DONE_ON_SUBMIT;
+    fn done_on_submit(&self) -> bool {
+        self.inner.done_on_submit()
+    }
 
     fn submit(
         &mut self,
@@ -286,7 +318,10 @@ impl<I: Infer> Infer for Awaited<I> {
         images: u32,
         ready: Event,
     ) -> Result<(), StageError> {
-        if let Some(event) = self.events.as_ref().and_then(|events| events.of(ready)) {
+        let Some(events) = &self.events else {
+            return self.inner.submit(ticket, input, first, images, ready);
+        };
+        if let Some(event) = events.of(ready) {
             event.wait()?;
         }
         self.inner.submit(ticket, input, first, images, Event::DONE)

@@ -19,13 +19,18 @@ pub fn features(plan: &Plan) -> Result<Option<NpyWriter>, Failure> {
         .map_err(|error| failure(ExitCode::File, format!("features: {error}")))
 }
 
-/// The sink of `plan`; with `json` stdout is kept for the summary.
+/// The sink of `plan` for rows of `shape`; with `json` stdout is kept for the summary.
 ///
 /// # Errors
 ///
 /// A [`Failure`] when the labels have more classes than there is memory for their means (exit 7).
-pub fn sink(plan: &Plan, json: bool, file: Option<NpyWriter>) -> Result<FeatureSink, Failure> {
-    let (config, shape) = (&plan.config, shape(plan));
+pub fn sink(
+    plan: &Plan,
+    shape: ModelShape,
+    json: bool,
+    file: Option<NpyWriter>,
+) -> Result<FeatureSink, Failure> {
+    let config = &plan.config;
     let sink = SinkConfig {
         feature_dim: shape.feature_dim,
         classes: shape.classes,

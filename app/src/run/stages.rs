@@ -7,7 +7,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use tensorwire_configs::{Backpressure, Missing, Receiver};
-use tensorwire_core::burst::{BurstPool, PacketDesc};
+use tensorwire_core::burst::{BurstPool, PacketDesc, PoolId};
 use tensorwire_core::header::PacketCheck;
 use tensorwire_core::limits::MAX_POLL;
 use tensorwire_core::memory::HostMemory;
@@ -23,6 +23,7 @@ use tensorwire_sim::nic::{NicError, SwNic};
 use tensorwire_sim::pool::BatchMemory;
 use tensorwire_sim::trace::{Header, Log, Recorded, SharedLog, Sizes};
 use tensorwire_sim::wire::Faulty;
+use tensorwire_tensorrt::Rebuild;
 
 use super::backend::Backend;
 use super::clock::Clock;
@@ -34,6 +35,7 @@ use super::plan::{Passes, Plan, failure};
 use super::progress::Progress;
 use super::seats::Seats;
 use super::signals::StopRequest;
+use super::tensorrt::{self, Job, TensorRt};
 use super::threads::{
     Consumed, Readiness, Seat, Transmitted, Watch, consume, linger_on_wire, outcome, poll, produce,
     transmit,
@@ -147,12 +149,16 @@ impl Run<'_> {
         let output = config.regions.get(rx.output_region).map_or(0, |region| region.buffers);
         let pool = BurstPool::new(output as usize)
             .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
-        let gpu = gpu::open(plan, rx)?;
+        let tensorrt = tensorrt::open(plan, rx)?;
+        let gpu = gpu::open(plan, rx, tensorrt.as_ref().map(|tensorrt| &tensorrt.gpu))?;
         let memory = gpu::batches(gpu.as_ref(), &pool, plan)?;
-        let mut nic = open(gpu.as_ref().map(GpuParts::packets).transpose()?)?;
+        let mut nic = open(gpu.as_ref().map_or(Ok(None), GpuParts::packets)?)?;
         // The model's own threads are made here, before any thread of ours is pinned.
-        let backend = Backend::load(plan.model.as_ref(), &memory, plan.talk)?;
-        let sink = output::sink(plan, self.args.json, features)?;
+        let backend = match tensorrt.zip(gpu.as_ref()) {
+            Some((tensorrt, parts)) => self.engine(tensorrt, parts, pool.id())?,
+            None => Backend::load(plan.model.as_ref(), &memory, plan.talk)?,
+        };
+        let sink = output::sink(plan, backend.shape(), self.args.json, features)?;
         let mut link = Box::new(Link::new());
         let (producer_end, consumer_end) = link
             .split(config.settings.queue_depth as usize, output as usize)
@@ -161,6 +167,30 @@ impl Run<'_> {
         let ends = nic.ends()?;
         let stages = Stages { rx, pool, memory, gpu, backend, sink, producer_end, consumer_end };
         self.go::<N>(stages, ends)
+    }
+
+    /// The engine over the batches of the GPU.
+    fn engine<'m>(
+        &self,
+        tensorrt: TensorRt,
+        parts: &GpuParts,
+        pool: PoolId,
+    ) -> Result<Backend<'m>, Failure> {
+        let (plan, config) = (self.plan, &self.plan.config);
+        let missing = || failure(ExitCode::Internal, "TensorRT was opened without a model");
+        let (model, inference) =
+            plan.model.as_ref().zip(config.inference.as_ref()).ok_or_else(missing)?;
+        let job = Job {
+            images_per_batch: config.geometry.images_per_batch(),
+            pool,
+            graphs: inference.enable_cuda_graph,
+            dual_context: inference.enable_dual_context,
+            workspace_bytes: config.settings.workspace_mib.map(|mib| u64::from(mib) << 20),
+            rebuild: if self.args.no_rebuild { Rebuild::Refused } else { Rebuild::Allowed },
+            talk: &plan.talk,
+        };
+        let (stage, shape) = tensorrt.load(model, parts, &job, self.stop)?;
+        Ok(Backend::TensorRt(Box::new(stage), shape))
     }
 
     fn go<N: Nic>(&self, stages: Stages<'_>, ends: EndsOf<'_, N>) -> Result<Summary, Failure> {
@@ -175,6 +205,8 @@ impl Run<'_> {
         let (reorder, events) =
             gpu::stage(stages.gpu, geometry, stages.memory, &stages.pool, rx_bufs)?;
         backlog.resize_with(rx_bufs.max(MAX_POLL), PacketDesc::default);
+        // An inference on the GPU waits for the reorder there, not here.
+        let events = events.filter(|_| !stages.backend.on_gpu());
         let backend = Awaited::new(Timed::new(stages.backend, self.clock), events);
         let consumer = self.consumer(backend, stages.sink, stages.consumer_end, &progress);
         let config = self.producer_config(stages.rx)?;

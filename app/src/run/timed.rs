@@ -1,7 +1,10 @@
 //! Stopwatches around the stages: each is a stage itself and passes everything on.
 
+use std::collections::VecDeque;
+
 use tensorwire_core::burst::{Burst, Filling, InFlight, PacketDesc};
 use tensorwire_core::port::{Event, Infer, Outputs, PacketMemory, Reorder, StageError, Ticket};
+use tensorwire_core::time::Nanos;
 use tensorwire_core::window::SlotMap;
 
 use super::clock::Clock;
@@ -14,12 +17,20 @@ pub struct Timed<T> {
     clock: Clock,
     latency: Latency,
     images: u64,
+    /// When each inference began that a device has not finished.
+    under_way: VecDeque<Nanos>,
+    /// When the last of them came.
+    last: Nanos,
 }
+
+/// Inferences that may be under way.
+const UNDER_WAY: usize = 4;
 
 impl<T> Timed<T> {
     /// Puts a stopwatch around `inner`.
     pub fn new(inner: T, clock: Clock) -> Self {
-        Self { inner, clock, latency: Latency::new(), images: 0 }
+        let under_way = VecDeque::with_capacity(UNDER_WAY);
+        Self { inner, clock, latency: Latency::new(), images: 0, under_way, last: Nanos(0) }
     }
 
     /// The stage.
@@ -71,7 +82,9 @@ impl<T: Reorder> Reorder for Timed<T> {
 }
 
 impl<T: Infer> Infer for Timed<T> {
-    const DONE_ON_SUBMIT: bool = T::DONE_ON_SUBMIT;
+    fn done_on_submit(&self) -> bool {
+        self.inner.done_on_submit()
+    }
 
     fn submit(
         &mut self,
@@ -83,7 +96,11 @@ impl<T: Infer> Infer for Timed<T> {
     ) -> Result<(), StageError> {
         let began = self.clock.now();
         self.inner.submit(ticket, input, first, images, ready)?;
-        self.latency.record(self.clock.now().since(began));
+        if self.inner.done_on_submit() {
+            self.latency.record(self.clock.now().since(began));
+        } else {
+            self.under_way.push_back(began);
+        }
         self.images += u64::from(images);
         Ok(())
     }
@@ -92,20 +109,69 @@ impl<T: Infer> Infer for Timed<T> {
         &mut self,
         take: impl FnOnce(Ticket, Outputs<'_>) -> R,
     ) -> Option<Result<R, StageError>> {
-        self.inner.take_previous(take)
+        let Self { inner, under_way, latency, clock, last, .. } = self;
+        let mut came = None;
+        let result = inner.take_previous(|ticket, outputs| {
+            came = Some(clock.now());
+            take(ticket, outputs)
+        });
+        result.inspect(|_| note(under_way, latency, last, came.unwrap_or_else(|| clock.now())))
     }
 
     fn poll_idle<R>(
         &mut self,
         take: impl FnOnce(Ticket, Outputs<'_>) -> R,
     ) -> Option<Result<R, StageError>> {
-        self.inner.poll_idle(take)
+        let Self { inner, under_way, latency, clock, last, .. } = self;
+        let mut came = None;
+        let result = inner.poll_idle(|ticket, outputs| {
+            came = Some(clock.now());
+            take(ticket, outputs)
+        });
+        result.inspect(|_| note(under_way, latency, last, came.unwrap_or_else(|| clock.now())))
     }
 
     fn drain<R>(
         &mut self,
         take: impl FnOnce(Ticket, Outputs<'_>) -> R,
     ) -> Option<Result<R, StageError>> {
-        self.inner.drain(take)
+        let Self { inner, under_way, latency, clock, last, .. } = self;
+        let mut came = None;
+        let result = inner.drain(|ticket, outputs| {
+            came = Some(clock.now());
+            take(ticket, outputs)
+        });
+        result.inspect(|_| note(under_way, latency, last, came.unwrap_or_else(|| clock.now())))
+    }
+}
+
+/// Notes that the oldest inference under way has come at `came`. It took from its submission on, or
+/// from the end of the one before, which the device did first.
+fn note(under_way: &mut VecDeque<Nanos>, latency: &mut Latency, last: &mut Nanos, came: Nanos) {
+    if let Some(began) = under_way.pop_front() {
+        latency.record(came.since(began.max(*last)));
+        *last = came;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inference_under_way_takes_from_the_end_of_the_one_before() {
+        let (mut latency, mut last) = (Latency::new(), Nanos(0));
+        // The second is submitted while the first one runs: only its own time counts.
+        let mut under_way: VecDeque<Nanos> = [Nanos(10), Nanos(20)].into();
+        note(&mut under_way, &mut latency, &mut last, Nanos(50));
+        assert_eq!(latency.total(), Nanos(40));
+        note(&mut under_way, &mut latency, &mut last, Nanos(60));
+        assert_eq!(latency.total(), Nanos(50));
+        // A device that had a rest: from the submission on.
+        under_way.push_back(Nanos(100));
+        note(&mut under_way, &mut latency, &mut last, Nanos(103));
+        assert_eq!(latency.total(), Nanos(53));
+        note(&mut under_way, &mut latency, &mut last, Nanos(200));
+        assert_eq!(latency.total(), Nanos(53), "nothing was under way");
     }
 }

@@ -152,6 +152,7 @@ pub(super) fn settings(fields: &Fields, options: &Options) -> Option<Settings> {
         rx_ring: fields.small("rx_ring")?,
         tx_ring: fields.small("tx_ring")?,
         inference_backend: backend(fields, options)?,
+        workspace_mib: fields.small("workspace_mib"),
         features: fields.text("features").map(str::to_owned),
     })
 }

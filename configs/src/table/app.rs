@@ -199,6 +199,13 @@ static TENSORWIRE: Section = Section {
         integer("rx_ring", 64, 65_536, "receive descriptors of the NIC").or(8192),
         integer("tx_ring", 64, 65_536, "transmit descriptors of the NIC").or(8192),
         words("inference_backend", BACKENDS, "who infers").or_word("auto"),
+        integer(
+            "workspace_mib",
+            1,
+            1 << 20,
+            "most scratch memory of a layer of TensorRT; absent = its own limit",
+        )
+        .unit("MiB"),
         text("features", "file that takes the features"),
     ],
 };

@@ -223,7 +223,7 @@ impl<'a, I: Infer, S: Sink> Consumer<'a, I, S> {
                 };
                 // There is room: the one before was reported after its submission.
                 let _ = self.pending.push_back(Pending { ticket, delivery, burst });
-                if I::DONE_ON_SUBMIT {
+                if self.infer.done_on_submit() {
                     self.report(Report::Idle);
                 } else if self.pending.len() == MAX_PENDING {
                     self.report(Report::Previous);

@@ -225,14 +225,50 @@ impl Gpu {
         &self.0.name
     }
 
+    /// The driver's version, as 13000 for CUDA 13.0.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] when the driver refuses.
+    pub fn driver_version(&self) -> Result<u32, CudaError> {
+        let mut version = 0;
+        // SAFETY: the pointer is to a local that outlives the call.
+        check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&raw mut version) })?;
+        Ok(u32::try_from(version).unwrap_or(0))
+    }
+
+    /// Multiprocessors.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] when the driver refuses.
+    pub fn multiprocessors(&self) -> Result<u32, CudaError> {
+        let count = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        Ok(u32::try_from(count).unwrap_or(0))
+    }
+
+    /// As [`Gpu::enter`], with a guard that keeps the context itself.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] when the driver refuses.
+    pub fn enter_kept(&self) -> Result<Kept, CudaError> {
+        self.push()?;
+        Ok(Kept { _entered: Entered { context: PhantomData }, _gpu: self.clone() })
+    }
+
+    fn push(&self) -> Result<(), CudaError> {
+        // SAFETY: the context is retained as long as `self` lives.
+        check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.0.context) })
+    }
+
     /// Makes this GPU's context the current one until the guard goes.
     ///
     /// # Errors
     ///
     /// [`CudaError`] when the driver refuses.
     pub fn enter(&self) -> Result<Entered<'_>, CudaError> {
-        // SAFETY: the context is retained as long as `self` lives.
-        check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.0.context) })?;
+        self.push()?;
         Ok(Entered { context: PhantomData })
     }
 
@@ -300,6 +336,15 @@ impl Gpu {
 pub struct Entered<'g> {
     /// Not to be sent: a context is current to a thread.
     context: PhantomData<(&'g Gpu, *const ())>,
+}
+
+/// [`Entered`] with a share of the GPU: for whoever cannot borrow it for that long.
+#[must_use = "the context is left when this is dropped"]
+#[derive(Debug)]
+pub struct Kept {
+    // Dropped in this order.
+    _entered: Entered<'static>,
+    _gpu: Gpu,
 }
 
 impl Drop for Entered<'_> {

@@ -197,7 +197,7 @@ impl Region {
     }
 
     /// The address of `len` bytes from byte `offset` on, if they are all of this region.
-    fn part(&self, offset: usize, len: usize) -> Result<u64, RegionError> {
+    pub(crate) fn part(&self, offset: usize, len: usize) -> Result<u64, RegionError> {
         let end = offset.checked_add(len).filter(|end| *end <= self.0.bytes);
         let outside = RegionError::Exhausted { kind: self.0.kind, bytes: len, free: self.0.bytes };
         end.map(|_| self.0.device + offset as u64).ok_or(outside)

@@ -72,6 +72,7 @@ pub struct Output {
     /// Where each batch is copied to as well, for a consumer on the CPU.
     mirror: Option<Region>,
     buffers: usize,
+    batch_bytes: usize,
     /// Bytes from buffer to buffer.
     stride: usize,
 }
@@ -96,7 +97,20 @@ impl Output {
         let region = Region::new(gpu, kind, bytes)?;
         let mirrored = on_host && !kind.on_host();
         let mirror = mirrored.then(|| Region::new(gpu, MemoryKind::HostPinned, bytes));
-        Ok(Self { region, mirror: mirror.transpose()?, buffers, stride })
+        let batch_bytes = geometry.batch_bytes();
+        Ok(Self { region, mirror: mirror.transpose()?, buffers, batch_bytes, stride })
+    }
+
+    /// How many buffers there are.
+    #[must_use]
+    pub const fn buffers(&self) -> usize {
+        self.buffers
+    }
+
+    /// Bytes of a batch.
+    #[must_use]
+    pub const fn batch_bytes(&self) -> usize {
+        self.batch_bytes
     }
 
     /// What the CPU can read, if anything.

@@ -8,6 +8,7 @@ use cudarc::driver::sys::{self, CUevent_flags, CUresult, CUstream_flags};
 
 use crate::device::Gpu;
 use crate::error::{CudaError, check};
+use crate::memory::{Region, RegionError};
 
 /// A stream of one GPU, independent of the default stream. Destroyed when it goes, after what was
 /// enqueued is done.
@@ -218,6 +219,10 @@ pub struct Graph {
     exec: sys::CUgraphExec,
 }
 
+// SAFETY: the driver binds a graph to no thread; it only may not be launched by two at a time, for
+// which it is not `Sync`.
+unsafe impl Send for Graph {}
+
 impl Stream {
     /// Records what `work` enqueues on this stream instead of doing it.
     ///
@@ -229,15 +234,37 @@ impl Stream {
         work: impl FnOnce() -> Result<(), E>,
     ) -> Result<Graph, E> {
         let _entered = self.gpu.enter()?;
+        self.begin_capture()?;
+        let done = work();
+        // Ended in any case, or the stream would go on recording.
+        let graph = self.end_capture();
+        done?;
+        Ok(graph?)
+    }
+
+    /// From here on this thread's work for the stream is recorded, not done.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] when the driver refuses.
+    pub fn begin_capture(&self) -> Result<(), CudaError> {
+        let _entered = self.gpu.enter()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream lives as long as `self`.
         let result = unsafe { sys::cuStreamBeginCapture_v2(self.stream, mode) };
-        check("cuStreamBeginCapture", result)?;
-        let done = work();
+        check("cuStreamBeginCapture", result)
+    }
+
+    /// Ends the recording; it can be enqueued as a whole.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] when what was recorded cannot be made a graph.
+    pub fn end_capture(&self) -> Result<Graph, CudaError> {
+        let _entered = self.gpu.enter()?;
         let mut graph = ptr::null_mut();
         // SAFETY: the pointer is to a local that outlives the call.
         let result = unsafe { sys::cuStreamEndCapture(self.stream, &raw mut graph) };
-        done?;
         check("cuStreamEndCapture", result)?;
         let mut recorded = Graph { gpu: self.gpu.clone(), graph, exec: ptr::null_mut() };
         let exec = &raw mut recorded.exec;
@@ -245,6 +272,24 @@ impl Stream {
         let result = unsafe { sys::cuGraphInstantiateWithFlags(exec, graph, 0) };
         check("cuGraphInstantiate", result)?;
         Ok(recorded)
+    }
+
+    /// Enqueues a copy of the first `bytes` bytes of `from` to `to`, of whatever kinds they are.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError`] when one of them is shorter, or when the driver refuses.
+    ///
+    /// # Safety
+    ///
+    /// Until the stream has done it both regions are kept, nobody writes these bytes of `from`, and
+    /// nobody reads or writes those of `to`.
+    pub unsafe fn copy(&self, to: &Region, from: &Region, bytes: usize) -> Result<(), RegionError> {
+        let (to, from) = (to.part(0, bytes)?, from.part(0, bytes)?);
+        let _entered = self.gpu.enter()?;
+        // SAFETY: both are that long; the caller vouches for who uses them.
+        let result = unsafe { sys::cuMemcpyAsync(to, from, bytes, self.stream) };
+        Ok(check("cuMemcpyAsync", result)?)
     }
 }
 

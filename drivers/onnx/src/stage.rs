@@ -220,7 +220,9 @@ impl<E: Engine, B: BatchBytes> CpuStage<E, B> {
 }
 
 impl<E: Engine, B: BatchBytes> Infer for CpuStage<E, B> {
-    const DONE_ON_SUBMIT: bool = true;
+    fn done_on_submit(&self) -> bool {
+        true
+    }
 
     fn submit(
         &mut self,

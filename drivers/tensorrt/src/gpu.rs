@@ -32,6 +32,8 @@ pub unsafe trait BatchMemory {
 ///
 /// An error that leaves the GPU unusable (most failures of work that was enqueued) is `fatal`.
 pub trait Gpu {
+    /// While it lives the GPU is the one that TensorRT's calls of this thread mean.
+    type Entered;
     /// A queue of work in order.
     type Stream: fmt::Debug;
     /// A point in a stream. Before it is recorded it counts as reached.
@@ -41,6 +43,13 @@ pub trait Gpu {
     /// Rows of results: memory of the GPU that an inference writes, and pinned memory of the host
     /// that it is copied to.
     type Rows: fmt::Debug;
+
+    /// Makes this GPU the one that is meant by what is called on this thread.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError`] when the driver refuses.
+    fn enter(&self) -> Result<Self::Entered, StageError>;
 
     /// Makes a stream.
     ///

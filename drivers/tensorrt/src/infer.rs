@@ -270,6 +270,7 @@ impl<C: Context, G: Gpu, B: BatchMemory> Infer for TrtInfer<C, G, B> {
         ready: Event,
     ) -> Result<(), StageError> {
         let place = self.place(input, first, images)?;
+        let _entered = self.gpu.enter()?;
         self.tell_size(&place, images);
         if let Err(error) = self.enqueue(&place, ready) {
             self.failed_lane = place.lane;
@@ -315,11 +316,15 @@ impl<C: Context, G: Gpu, B: BatchMemory> Infer for TrtInfer<C, G, B> {
 
 impl<C: Context, G: Gpu, B: BatchMemory> Drop for TrtInfer<C, G, B> {
     fn drop(&mut self) {
+        let _entered = self.gpu.enter();
         for lane in &self.lanes {
             // What runs still uses what is dropped next. If this fails the GPU is lost, and nothing
             // runs on it.
             let _ = self.gpu.synchronize(&lane.stream);
         }
+        // Here, as long as the GPU is entered: TensorRT frees what it has on the current one.
+        self.graphs = Box::default();
+        self.lanes = Box::default();
     }
 }
 

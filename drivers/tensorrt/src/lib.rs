@@ -4,9 +4,10 @@
 //! machine, and the tests do it with a stand-in that records every call. On top of that stand
 //! [`cache`], which finds, checks, builds and keeps an engine, and [`infer`], the core's inference
 //! stage. What the stage needs of a GPU besides (streams, events, graphs, memory) is the trait of
-//! [`gpu`].
+//! [`gpu`], which [`cuda`] does over `tensorwire-cuda`.
 
 pub mod cache;
+pub mod cuda;
 pub mod entry;
 #[cfg(test)]
 mod fake;
@@ -16,7 +17,10 @@ pub mod key;
 pub mod runtime;
 pub mod shim;
 
+pub use tensorwire_tensorrt_sys::{BUILT, MISSING};
+
 pub use cache::{EngineError, EngineRequest, Listener, Ready, Rebuild, Source, prepare};
+pub use cuda::{CudaGpu, GpuBatches};
 pub use gpu::{BatchMemory, Gpu, RawStream};
 pub use infer::{InferOptions, StartError, TrtInfer};
 pub use key::{EngineKey, GpuIdentity};
@@ -24,4 +28,4 @@ pub use runtime::{
     BuildRequest, BuildStep, Built, Context, Engine, EngineTensor, Flavor, Precision, Runtime,
     RuntimeError, RuntimeFault, Version, Versions,
 };
-pub use shim::{Libraries, LogSink, ShimRuntime};
+pub use shim::{Libraries, LogSink, ShimContext, ShimEngine, ShimRuntime};

@@ -310,7 +310,9 @@ impl<'c, 'm, const NOW: bool> SimInfer<'c, 'm, NOW> {
 }
 
 impl<const NOW: bool> Infer for SimInfer<'_, '_, NOW> {
-    const DONE_ON_SUBMIT: bool = NOW;
+    fn done_on_submit(&self) -> bool {
+        NOW
+    }
 
     fn submit(
         &mut self,

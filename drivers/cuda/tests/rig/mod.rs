@@ -142,7 +142,9 @@ struct Look<'r> {
 }
 
 impl Infer for Look<'_> {
-    const DONE_ON_SUBMIT: bool = true;
+    fn done_on_submit(&self) -> bool {
+        true
+    }
 
     fn submit(
         &mut self,

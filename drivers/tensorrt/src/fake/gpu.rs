@@ -47,6 +47,7 @@ pub(crate) enum Kind {
     SetShape,
     SetAddress,
     Enqueue,
+    Enter,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,7 +71,9 @@ struct Inner {
     fail: Option<(Kind, u32, StageError)>,
     /// What fails after that.
     then: Option<Kind>,
-    counts: [u64; 16],
+    counts: [u64; 17],
+    /// How often the GPU is entered just now.
+    entered: u32,
     polls: u32,
     /// Reorder events that a stream waited for, in the order of execution.
     awaited: Vec<u64>,
@@ -90,7 +93,8 @@ impl Default for World {
             contents: [0.0; BUFFERS as usize],
             fail: None,
             then: None,
-            counts: [0; 16],
+            counts: [0; 17],
+            entered: 0,
             polls: 0,
             awaited: Vec::with_capacity(1 << 16),
         })))
@@ -227,6 +231,8 @@ pub(crate) struct FakeContext {
 
 impl FakeContext {
     fn call(&mut self, kind: Kind) -> Result<(), StageError> {
+        let entered = self.world.0.borrow().entered;
+        assert!(entered > 0, "{kind:?}: TensorRT would work on whichever GPU comes first");
         let result = self.world.call(kind);
         self.failed = result.is_err();
         result
@@ -304,11 +310,29 @@ impl FakeGpu {
     }
 }
 
+/// The GPU is entered as long as this lives.
+#[derive(Debug)]
+pub(crate) struct FakeEntered(World);
+
+impl Drop for FakeEntered {
+    fn drop(&mut self) {
+        self.0.0.borrow_mut().entered -= 1;
+    }
+}
+
 impl Gpu for FakeGpu {
+    type Entered = FakeEntered;
+
     type Stream = usize;
     type Event = usize;
     type Graph = Vec<Recorded>;
     type Rows = usize;
+
+    fn enter(&self) -> Result<FakeEntered, StageError> {
+        self.0.call(Kind::Enter)?;
+        self.0.0.borrow_mut().entered += 1;
+        Ok(FakeEntered(self.0.clone()))
+    }
 
     fn stream(&mut self) -> Result<usize, StageError> {
         self.0.call(Kind::Stream)?;

@@ -144,6 +144,7 @@ impl<C: Context, G: Gpu, B: BatchMemory> TrtInfer<C, G, B> {
     ) -> Result<Self, StartError> {
         let sizes = sizes(plan, &memory, options.images_per_batch)?;
         let names = names(plan)?;
+        let _entered = gpu.enter()?;
         let mut lanes = Vec::new();
         for _ in 0..if options.dual_context { 2 } else { 1 } {
             let context = OneThread::new(engine.context().map_err(StartError::Context)?);
