@@ -326,7 +326,7 @@ impl<T, const SLOTS: usize> Sender<'_, T, SLOTS> {
             .with_mut(|slot| unsafe { slot.cast::<T>().write(item) });
         self.tail = self.tail.wrapping_add(1);
         // Release: the receiver that acquires this tail finds the item written.
-        self.ring.tail.0.store(self.tail, order::TAIL_PUBLISHED);
+        self.ring.tail.0.store(self.tail, order::tail_published());
         Ok(())
     }
 
@@ -355,7 +355,7 @@ impl<T, const SLOTS: usize> Sender<'_, T, SLOTS> {
             own: &mut self.tail,
             moved: 0,
             // Release: the receiver that acquires this tail finds the items written.
-            order: order::TAIL_PUBLISHED,
+            order: order::tail_published(),
         };
         for place in items.iter_mut().take(count as usize) {
             let default = T::default();
@@ -383,7 +383,7 @@ impl<T, const SLOTS: usize> Sender<'_, T, SLOTS> {
         unsafe { self.ring.copy_in(self.tail, count, self.mask, items.as_ptr()) };
         self.tail = self.tail.wrapping_add(count);
         // Release: the receiver that acquires this tail finds the items written.
-        self.ring.tail.0.store(self.tail, order::TAIL_PUBLISHED);
+        self.ring.tail.0.store(self.tail, order::tail_published());
         count as usize
     }
 
@@ -413,7 +413,7 @@ impl<T, const SLOTS: usize> Sender<'_, T, SLOTS> {
             return known;
         }
         // Acquire: the receiver that released this head has read the slots before it.
-        let head = self.ring.head.0.load(order::HEAD_SEEN);
+        let head = self.ring.head.0.load(order::head_seen());
         self.limit = head.wrapping_add(self.capacity);
         self.limit.wrapping_sub(self.tail)
     }
@@ -455,7 +455,7 @@ impl<T, const SLOTS: usize> Receiver<'_, T, SLOTS> {
             .with_mut(|slot| unsafe { slot.cast::<T>().read() });
         self.head = self.head.wrapping_add(1);
         // Release: the sender that acquires this head may overwrite the slot, which was read.
-        self.ring.head.0.store(self.head, order::HEAD_PUBLISHED);
+        self.ring.head.0.store(self.head, order::head_published());
         Some(item)
     }
 
@@ -477,7 +477,7 @@ impl<T, const SLOTS: usize> Receiver<'_, T, SLOTS> {
             unsafe { self.ring.copy_out(self.head, count, self.mask, out.as_mut_ptr()) };
             self.head = self.head.wrapping_add(count);
             // Release: the sender that acquires this head may overwrite the slots, which were read.
-            self.ring.head.0.store(self.head, order::HEAD_PUBLISHED);
+            self.ring.head.0.store(self.head, order::head_published());
             return count as usize;
         }
         let mut at = self.head;
@@ -486,7 +486,7 @@ impl<T, const SLOTS: usize> Receiver<'_, T, SLOTS> {
             own: &mut self.head,
             moved: 0,
             // Release: the sender that acquires this head may overwrite the slots, which were read.
-            order: order::HEAD_PUBLISHED,
+            order: order::head_published(),
         };
         for place in out.iter_mut().take(count as usize) {
             // SAFETY: the slot is one of the `count` from `head` on, none of them at or behind
@@ -534,7 +534,7 @@ impl<T, const SLOTS: usize> Receiver<'_, T, SLOTS> {
             return known;
         }
         // Acquire: the sender that released this tail has written the slots before it.
-        self.tail = self.ring.tail.0.load(order::TAIL_SEEN);
+        self.tail = self.ring.tail.0.load(order::tail_seen());
         self.tail.wrapping_sub(self.head)
     }
 }

@@ -51,63 +51,85 @@ impl<T> UnsafeCell<T> {
     }
 }
 
+/// Defines a function for each ordering: as it stands in every build but loom's, where the one that
+/// the variable `MUTANT` names is `Relaxed`.
+macro_rules! orderings {
+    ($($(#[$attribute:meta])* $name:ident = $strong:ident;)*) => {
+        $(
+            $(#[$attribute])*
+            #[inline]
+            pub(crate) fn $name() -> Ordering {
+                weakened(stringify!($name), Ordering::$strong)
+            }
+        )*
+    };
+}
+
 /// The orderings of the protocols of this crate, each beside its partner.
 ///
-/// They are constants so that each can be weakened alone (`--cfg mutant="…"`): `core/loom.sh` shows
-/// that loom sees every one of them. A thread's relaxed read of an index that only it writes needs
-/// no partner and is not listed.
+/// They are functions so that each can be weakened alone: `core/loom.sh` shows that loom sees every
+/// one of them. A thread's relaxed read of an index that only it writes needs no partner and is not
+/// listed.
 pub(crate) mod order {
     use super::Ordering;
 
-    /// The sender publishes items: the writes to their slots come before the new tail. Pairs with
-    /// [`TAIL_SEEN`].
-    pub(crate) const TAIL_PUBLISHED: Ordering =
-        if cfg!(mutant = "tail_published") { Ordering::Relaxed } else { Ordering::Release };
+    orderings! {
+        /// The sender publishes items: the writes to their slots come before the new tail. Pairs
+        /// with [`tail_seen`].
+        tail_published = Release;
 
-    /// The receiver sees items: it reads their slots after the tail. Pairs with
-    /// [`TAIL_PUBLISHED`].
-    pub(crate) const TAIL_SEEN: Ordering =
-        if cfg!(mutant = "tail_seen") { Ordering::Relaxed } else { Ordering::Acquire };
+        /// The receiver sees items: it reads their slots after the tail. Pairs with
+        /// [`tail_published`].
+        tail_seen = Acquire;
 
-    /// The receiver gives slots back: its reads of them come before the new head. Pairs with
-    /// [`HEAD_SEEN`].
-    pub(crate) const HEAD_PUBLISHED: Ordering =
-        if cfg!(mutant = "head_published") { Ordering::Relaxed } else { Ordering::Release };
+        /// The receiver gives slots back: its reads of them come before the new head. Pairs with
+        /// [`head_seen`].
+        head_published = Release;
 
-    /// The sender sees free slots: it overwrites them after the head. Pairs with
-    /// [`HEAD_PUBLISHED`].
-    pub(crate) const HEAD_SEEN: Ordering =
-        if cfg!(mutant = "head_seen") { Ordering::Relaxed } else { Ordering::Acquire };
+        /// The sender sees free slots: it overwrites them after the head. Pairs with
+        /// [`head_published`].
+        head_seen = Acquire;
 
-    /// A number in halves is shown: its halves come before the turn. Pairs with [`TURN_SEEN`].
-    #[cfg(any(test, not(target_has_atomic = "64")))]
-    pub(crate) const TURN_SHOWN: Ordering =
-        if cfg!(mutant = "turn_shown") { Ordering::Relaxed } else { Ordering::Release };
+        /// A number in halves is shown: its halves come before the turn. Pairs with [`turn_seen`].
+        #[cfg(any(test, not(target_has_atomic = "64")))]
+        turn_shown = Release;
 
-    /// The halves are read after the turn that shows them. Pairs with [`TURN_SHOWN`].
-    #[cfg(any(test, not(target_has_atomic = "64")))]
-    pub(crate) const TURN_SEEN: Ordering =
-        if cfg!(mutant = "turn_seen") { Ordering::Relaxed } else { Ordering::Acquire };
+        /// The halves are read after the turn that shows them. Pairs with [`turn_shown`].
+        #[cfg(any(test, not(target_has_atomic = "64")))]
+        turn_seen = Acquire;
 
-    /// A half is overwritten: the turn that took it out of sight comes before it. Pairs with
-    /// [`HALF_SEEN`].
-    #[cfg(any(test, not(target_has_atomic = "64")))]
-    pub(crate) const HALF_WRITTEN: Ordering =
-        if cfg!(mutant = "half_written") { Ordering::Relaxed } else { Ordering::Release };
+        /// A half is overwritten: the turn that took it out of sight comes before it. Pairs with
+        /// [`half_seen`].
+        #[cfg(any(test, not(target_has_atomic = "64")))]
+        half_written = Release;
 
-    /// Who sees a half of a later number sees, next, that the turn has moved. Pairs with
-    /// [`HALF_WRITTEN`].
-    #[cfg(any(test, not(target_has_atomic = "64")))]
-    pub(crate) const HALF_SEEN: Ordering =
-        if cfg!(mutant = "half_seen") { Ordering::Relaxed } else { Ordering::Acquire };
+        /// Who sees a half of a later number sees, next, that the turn has moved. Pairs with
+        /// [`half_written`].
+        #[cfg(any(test, not(target_has_atomic = "64")))]
+        half_seen = Acquire;
 
-    /// What a thread did before it raised a flag comes before the flag. Pairs with [`FLAG_SEEN`].
-    pub(crate) const FLAG_RAISED: Ordering =
-        if cfg!(mutant = "flag_raised") { Ordering::Relaxed } else { Ordering::Release };
+        /// What a thread did before it raised a flag comes before the flag. Pairs with
+        /// [`flag_seen`].
+        flag_raised = Release;
 
-    /// What a thread does after it saw a flag comes after the flag. Pairs with [`FLAG_RAISED`].
-    pub(crate) const FLAG_SEEN: Ordering =
-        if cfg!(mutant = "flag_seen") { Ordering::Relaxed } else { Ordering::Acquire };
+        /// What a thread does after it saw a flag comes after the flag. Pairs with
+        /// [`flag_raised`].
+        flag_seen = Acquire;
+    }
+
+    #[cfg(not(loom))]
+    #[inline(always)]
+    const fn weakened(_: &str, strong: Ordering) -> Ordering {
+        strong
+    }
+
+    /// At run time, so that one build of loom's tests has all mutants in it.
+    #[cfg(loom)]
+    fn weakened(name: &str, strong: Ordering) -> Ordering {
+        static MUTANT: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+        let mutant = MUTANT.get_or_init(|| std::env::var("MUTANT").ok());
+        if mutant.as_deref() == Some(name) { Ordering::Relaxed } else { strong }
+    }
 }
 
 /// A signal from one thread to others that is raised once: stop, done, dead.
@@ -135,14 +157,14 @@ impl Flag {
     /// Raises the flag. There is no way back.
     #[inline]
     pub fn set(&self) {
-        self.0.store(true, order::FLAG_RAISED);
+        self.0.store(true, order::flag_raised());
     }
 
     /// Whether the flag is raised.
     #[must_use]
     #[inline]
     pub fn get(&self) -> bool {
-        self.0.load(order::FLAG_SEEN)
+        self.0.load(order::flag_seen())
     }
 }
 
@@ -231,14 +253,14 @@ impl Rounds {
     pub fn count(&self) {
         // Relaxed: only this thread writes.
         let made = self.0.load(Ordering::Relaxed);
-        self.0.store(made.wrapping_add(1), order::FLAG_RAISED);
+        self.0.store(made.wrapping_add(1), order::flag_raised());
     }
 
     /// How many were made, modulo 2^32.
     #[must_use]
     #[inline]
     pub fn made(&self) -> u32 {
-        self.0.load(order::FLAG_SEEN)
+        self.0.load(order::flag_seen())
     }
 }
 

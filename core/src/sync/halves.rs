@@ -40,23 +40,23 @@ impl Halves {
         let lower = value as u32;
         // Release: a reader that still reads this place for the turn before last, and finds this in
         // it, sees that the turn has moved.
-        low.store(lower, order::HALF_WRITTEN);
-        high.store((value >> 32) as u32, order::HALF_WRITTEN);
+        low.store(lower, order::half_written());
+        high.store((value >> 32) as u32, order::half_written());
         // Release: who sees this turn finds its halves.
-        self.turn.store(turn, order::TURN_SHOWN);
+        self.turn.store(turn, order::turn_shown());
     }
 
     #[inline]
     pub(super) fn get(&self) -> u64 {
         // Acquire: the halves of this turn, or of a later one, are read after it.
-        let mut turn = self.turn.load(order::TURN_SEEN);
+        let mut turn = self.turn.load(order::turn_seen());
         loop {
             let [low, high] = self.place(turn);
             // Acquire: whoever wrote this half had shown the turn before it.
-            let low = low.load(order::HALF_SEEN);
-            let high = high.load(order::HALF_SEEN);
+            let low = low.load(order::half_seen());
+            let high = high.load(order::half_seen());
             // Acquire: in case it is the one to go by.
-            let now = self.turn.load(order::TURN_SEEN);
+            let now = self.turn.load(order::turn_seen());
             if now == turn {
                 return u64::from(high) << 32 | u64::from(low);
             }
