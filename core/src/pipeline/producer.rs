@@ -301,6 +301,10 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
             self.reassembly.tick(self.unblocked(at));
             busy |= self.run_actions(None, now);
             self.relieve(now);
+        } else {
+            // Relief has to know that the NIC is empty. Nothing may come any more that would end a
+            // wait, so this is asked again at once.
+            busy |= settled && self.is_short();
         }
         self.check_end(now, sender_done && settled && asked > 0 && came == 0);
         busy
@@ -457,15 +461,20 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
     /// Where packets are kept until their batch closes: closes the oldest batch when the NIC is
     /// about to run out of buffers. Without this a stream with holes and no timeout would stop.
     fn relieve(&mut self, now: Nanos) {
-        let kept: usize = self.kept.iter().sum();
         // A close that waits for the consumer goes first: it frees buffers, too, and what the
         // reassembly says of it must stand until it is carried out.
         if self.stalled.is_some() || planted!(NoRelief) {
             return;
         }
-        if kept > 0 && self.in_reorder == 0 && self.rx.free_buffers() < self.config.rx_ring {
+        if self.is_short() {
             self.reassembly.relieve(self.unblocked(now));
             self.run_actions(None, now);
         }
+    }
+
+    /// Whether packets are kept that the NIC is about to need, and none is on its way back.
+    fn is_short(&self) -> bool {
+        let kept: usize = self.kept.iter().sum();
+        kept > 0 && self.in_reorder == 0 && self.rx.free_buffers() < self.config.rx_ring
     }
 }

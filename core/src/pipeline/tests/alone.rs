@@ -388,3 +388,34 @@ fn the_oldest_batch_is_given_up_for_its_packets_only_where_they_are_needed() {
     assert_eq!(closed_for_pool(false, 40, 16, false), 0, "no packet is kept");
     assert_eq!(closed_for_pool(true, 73, 0, true), 0, "packets are on their way back");
 }
+
+/// Found by the simulator (seed 944758): behind a poller the answer comes rounds later.
+#[test]
+fn a_short_pool_is_relieved_as_soon_as_the_nic_is_known_to_be_empty() {
+    let after_a_short_poll = |keeps, packets| {
+        let mut next = Next::Done;
+        alone(
+            &Plan { keeps, packets, ..Plan::default() },
+            |_, _| {},
+            |producer, nic, _| {
+                nic.borrow_mut().knows = false;
+                producer.start(us(0));
+                arrive(nic, 0..10);
+                producer.step(us(1));
+                next = producer.step(us(2));
+                assert_eq!(producer.status().reassembly.partial.pool, 0, "frames may be under way");
+                nic.borrow_mut().knows = true;
+                producer.step(us(3));
+                let short = next == Next::Again;
+                assert_eq!(producer.status().reassembly.partial.pool, u64::from(short));
+            },
+        );
+        next
+    };
+    assert_eq!(after_a_short_poll(true, 73), Next::Again, "a wait could last for ever");
+    assert!(
+        matches!(after_a_short_poll(true, 74), Next::Wait(_)),
+        "64 are left, as many as needed"
+    );
+    assert!(matches!(after_a_short_poll(false, 40), Next::Wait(_)), "no packet is kept");
+}
