@@ -359,10 +359,14 @@ impl Decoder<'_, '_> {
         if let Some(ip) = scalar::ipv4(text) {
             return Value::Address(Address::Ip(IpAddr::V4(ip)));
         }
-        // The kernel's rule for interface names, and one of ours: a colon is a PCI address that
-        // went wrong.
+        if scalar::virtual_device(text) {
+            return Value::Address(Address::Virtual(text.to_owned()));
+        }
+        // The kernel's rule for interface names, and two of ours: a colon is a PCI address that
+        // went wrong, a comma a virtual device.
         let name = (1..16).contains(&text.len())
-            && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/')
+            && !text
+                .contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ','))
             && !matches!(text, "." | "..");
         let number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         if name && !number && !text.contains(':') {
@@ -419,7 +423,7 @@ pub(crate) fn expected(kind: &Kind) -> String {
         }
         Kind::Address => {
             "a PCI address (domain:bus:device.function, as 0000:01:00.0), an interface name, \
-             an IP address or `loopback`"
+             a virtual device of DPDK (as net_memif0,role=server), an IP address or `loopback`"
                 .to_owned()
         }
         Kind::Mac => "a MAC address (as 02:00:00:00:00:01)".to_owned(),

@@ -121,6 +121,8 @@ pub enum Address {
     Pci(PciAddress),
     /// A Linux interface.
     Interface(String),
+    /// A virtual device of DPDK with its options, as `net_memif0,role=server,id=0`.
+    Virtual(String),
     /// Of a socket or RoCE stream.
     Ip(IpAddr),
     /// The software loopback.
@@ -131,7 +133,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pci(pci) => pci.fmt(f),
-            Self::Interface(name) => f.write_str(name),
+            Self::Interface(name) | Self::Virtual(name) => f.write_str(name),
             Self::Ip(ip) => ip.fmt(f),
             Self::Loopback => f.write_str("loopback"),
         }

@@ -130,6 +130,32 @@ pub(crate) fn pci(text: &str) -> Option<PciAddress> {
     Some(PciAddress { domain: hex(domain, 4..=8)?, bus, device, function })
 }
 
+/// The drivers of DPDK's virtual devices that an address may name. A list, so that a mistyped one is
+/// told before DPDK is started.
+pub(crate) const VIRTUAL_DRIVERS: &[&str] = &[
+    "net_ring",
+    "net_memif",
+    "net_af_packet",
+    "net_af_xdp",
+    "net_null",
+    "net_pcap",
+    "net_tap",
+    "net_vhost",
+    "net_virtio_user",
+];
+
+/// Whether `text` is a virtual device of DPDK: a driver, a number, and options as `,key=value`.
+pub(crate) fn virtual_device(text: &str) -> bool {
+    let (name, options) = text.split_once(',').map_or((text, None), |(a, b)| (a, Some(b)));
+    let driver = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let numbered = name.len() > driver.len() && VIRTUAL_DRIVERS.contains(&driver);
+    let option = |option: &str| {
+        option.split_once('=').is_some_and(|(key, value)| !key.is_empty() && !value.is_empty())
+    };
+    let printable = !text.contains(|c: char| c.is_whitespace() || c.is_control());
+    numbered && printable && options.is_none_or(|options| options.split(',').all(option))
+}
+
 /// Reads six hexadecimal pairs with colons between them.
 ///
 /// ```

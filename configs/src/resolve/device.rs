@@ -128,23 +128,26 @@ impl<'t> Device<'t> {
             let message = format!("{address} is an IP address; raw streams need a port");
             report
                 .add(Code::Address, &path, span, message)
-                .expected("a PCI address (as 0000:01:00.0) or an interface name");
+                .expected("a PCI address (as 0000:01:00.0), an interface name or a virtual device");
         }
     }
 
     /// A port is opened once.
     fn check_ports(&self, report: &mut Report<'_>) {
-        let port = |interface: &Fields| match interface.address("address") {
-            Some(Address::Pci(pci)) => Some(*pci),
-            _ => None,
+        let port = |interface: &Fields| match interface.address("address")? {
+            Address::Pci(pci) => Some(pci.to_string()),
+            // Its options are not part of its name.
+            Address::Virtual(device) => device.split(',').next().map(str::to_owned),
+            Address::Interface(name) => Some(name.clone()),
+            Address::Ip(_) | Address::Loopback => None,
         };
         for (at, interface) in self.interfaces.iter().enumerate() {
-            let Some(pci) = port(interface) else { continue };
-            let earlier = self.interfaces.iter().take(at).find(|other| port(other) == Some(pci));
-            if let Some(earlier) = earlier {
+            let Some(name) = port(interface) else { continue };
+            let same = |other: &&&Fields| port(other).as_ref() == Some(&name);
+            if let Some(earlier) = self.interfaces.iter().take(at).find(same) {
                 let (path, span) = (interface.path("address"), interface.span("address"));
                 report
-                    .add(Code::Twice, &path, span, format!("two interfaces are the port {pci}"))
+                    .add(Code::Twice, &path, span, format!("two interfaces are the port {name}"))
                     .second(earlier.span("address"), "first here")
                     .help("one interface can have both `rx` and `tx`");
             }

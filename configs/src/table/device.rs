@@ -80,7 +80,7 @@ static INTERFACE: Section = Section {
         field(
             "address",
             Kind::Address,
-            "PCI address, Linux interface name, IP address, or `loopback`",
+            "PCI address, Linux interface name, DPDK virtual device, IP address, or `loopback`",
         )
         .required(),
         map("rx", &RX, "receive side"),

@@ -1,6 +1,6 @@
 //! The network side: flows, queues, stages and regions that contradict themselves.
 
-use tensorwire_configs::Severity;
+use tensorwire_configs::{Address, Severity};
 
 use crate::support::{MINI, check, errors, mini_port, the, with};
 
@@ -151,6 +151,32 @@ fn queues_ports_and_regions() {
     let cpu = with(&port, "{name: out, kind: host_pinned", "{name: out, kind: huge");
     let cpu = with(&cpu, "seq_bit_width: 8", "seq_bit_width: 8\n  reorder_type: cpu");
     assert_eq!(errors(&check(&cpu)), [""; 0], "a CPU writes to huge pages");
+}
+
+#[test]
+fn virtual_devices_are_addresses_with_options() {
+    let at = |address: &str| with(&mini_port(), "address: 0000:01:00.0", address);
+    for device in ["net_ring0", "net_memif0,role=server,id=0,socket=/tmp/m.sock", "net_tap12"] {
+        let checked = check(&at(&format!("address: \"{device}\"")));
+        let config = checked.config.expect("valid");
+        let address = config.rx.expect("a receiver").address;
+        assert_eq!(address, Address::Virtual(device.to_owned()));
+        assert_eq!(address.to_string(), device);
+    }
+    let name = |address: &str| check(&at(address)).config.expect("valid").rx.expect("rx").address;
+    assert_eq!(name("address: net_x0"), Address::Interface("net_x0".to_owned()));
+    // A device that is not known, no number, no value, a space: none is a device or an interface.
+    for text in
+        ["net_ringg0,rsize=10", "net_memif,role=server", "net_memif0,role", "net_memif0,role=,id=1"]
+    {
+        faults(&[(at(&format!("address: \"{text}\"")), "TW0307", "address")]);
+    }
+    let two = with(
+        &at("address: \"net_memif0,id=0\""),
+        "bench_rx:",
+        "      - {name: other, address: \"net_memif0,id=1\", tx: {queues: []}}\nbench_rx:",
+    );
+    faults(&[(two, "TW0402", "interfaces[1].address")]);
 }
 
 #[test]
