@@ -198,8 +198,13 @@ impl Receiver {
     ///
     /// None for a receiver of a checked file, as with [`Receiver::flow_table`].
     pub fn reordered_flow_table(&self) -> Result<FlowTable, FlowTableError> {
+        table(self.reordered())
+    }
+
+    /// The flows of [`Receiver::reordered_flow_table`], in file order.
+    pub fn reordered(&self) -> impl Iterator<Item = &FlowMatch> {
         let ids = &self.reordered_flows;
-        table(self.flows.iter().filter(|flow| ids.is_empty() || ids.contains(&flow.id)))
+        self.flows.iter().filter(|flow| ids.is_empty() || ids.contains(&flow.id))
     }
 }
 

@@ -284,7 +284,12 @@ fn e11_what_this_build_cannot_do_has_its_own_exit_code() {
         let path = config(&format!("{name}.yaml")).display().to_string();
         let mac = ["--eth-dst", "48:b0:2d:00:00:01"];
         let run = || place.tensorwire(&[&["run", &path, "--no-pin"], &mac[..]].concat());
-        let output = refused(&place, run, 5, &["0000:01:00", "DPDK", "loopback"]);
+        // A build with DPDK looks for the NIC, and says more than one line: tests/dpdk.rs.
+        if tensorwire::run::nic::dpdk::BUILT {
+            continue;
+        }
+        let output =
+            refused(&place, run, 5, &["0000:01:00", "DPDK", "--features dpdk", "loopback"]);
         assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
     }
 }

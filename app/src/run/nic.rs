@@ -1,8 +1,9 @@
 //! The NIC of a run: which kind a configuration asks for, and the one seam at which a kind of NIC
 //! is put under the pipeline.
 
-use tensorwire_configs::{Address, Config, Mode, Receiver};
+use tensorwire_configs::{Config, Mode, Receiver};
 use tensorwire_core::port::{PacketMemory, RxQueue, TxQueue};
+use tensorwire_dpdk::NicConfig;
 use tensorwire_sim::nic::{NicError, Oversize, SwNic, SwNicConfig, SwRx, SwTx, TxMode};
 use tensorwire_sim::pool::PacketView;
 use tensorwire_socket::{RxConfig, SocketNic, SocketPackets, SocketRx, SocketTx, TxConfig};
@@ -11,6 +12,8 @@ use super::plan::failure;
 use crate::cli::{RunArgs, SimTx};
 use crate::exit::{ExitCode, Failure};
 use crate::talk::Talk;
+
+pub mod dpdk;
 
 /// The address that the software NIC sends from: locally administered (IEEE 802, bit 1 of byte 0).
 const SOFTWARE_NIC_MAC: [u8; 6] = [0x02, 0x74, 0x77, 0, 0, 1];
@@ -95,6 +98,8 @@ pub enum NicPlan {
         /// The sending one.
         tx: Option<TxConfig>,
     },
+    /// Ports by DPDK.
+    Dpdk(Box<NicConfig>),
 }
 
 impl NicPlan {
@@ -108,7 +113,11 @@ impl NicPlan {
         if let Some(sockets) = sockets(config) {
             return of_software_only(args).map(|()| sockets);
         }
-        refuse_devices(config, mode)?;
+        if !config.software_loopback {
+            let ports = dpdk::ports(config)?;
+            return of_software_only(args).map(|()| Self::Dpdk(Box::new(ports)));
+        }
+        both_sides(mode)?;
         software(config, args).map(|nic| Self::Software(Box::new(nic)))
     }
 
@@ -117,7 +126,7 @@ impl NicPlan {
     pub const fn software(&self) -> Option<&SwNicConfig> {
         match self {
             Self::Software(nic) => Some(nic),
-            Self::Socket { .. } => None,
+            Self::Socket { .. } | Self::Dpdk(_) => None,
         }
     }
 }
@@ -193,31 +202,18 @@ fn of_software_only(args: &RunArgs) -> Result<(), Failure> {
     ))
 }
 
-/// What needs a device library that this build does not have.
-fn refuse_devices(config: &Config, mode: Mode) -> Result<(), Failure> {
-    let rx = config.rx.as_ref().map(|rx| (&rx.interface, &rx.address));
-    let tx = config.tx.as_ref().map(|tx| (&tx.interface, &tx.address));
-    for (name, address) in [rx, tx].into_iter().flatten() {
-        if !config.software_loopback || *address != Address::Loopback {
-            return Err(failure(
-                ExitCode::Device,
-                format!(
-                    "interface `{name}` at {address} needs DPDK, and this build has no DPDK; with \
-                     `loopback: \"sw\"` and `address: loopback` the software NIC runs anywhere"
-                ),
-            ));
-        }
+/// The software NIC has both ends in one process.
+fn both_sides(mode: Mode) -> Result<(), Failure> {
+    if mode == Mode::Both {
+        return Ok(());
     }
-    if mode != Mode::Both {
-        return Err(failure(
-            ExitCode::Device,
-            format!(
-                "mode `{mode}`: the software NIC joins sender and receiver of one process, so both \
-                 have to run"
-            ),
-        ));
-    }
-    Ok(())
+    Err(failure(
+        ExitCode::Device,
+        format!(
+            "mode `{mode}`: the software NIC joins sender and receiver of one process, so both \
+             have to run"
+        ),
+    ))
 }
 
 fn software(config: &Config, args: &RunArgs) -> Result<SwNicConfig, Failure> {

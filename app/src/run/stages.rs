@@ -75,6 +75,15 @@ pub(super) fn execute(
             // No memory of a GPU is lent to it: `gpu::open` knows the software NIC alone.
             run.on(|_| nic::open_sockets(rx.as_ref(), tx.as_ref(), plan.talk))
         }
+        #[cfg(has_dpdk)]
+        NicPlan::Dpdk(config) => {
+            let summary = run.on(|memory| nic::dpdk::open(config, memory, plan.talk));
+            nic::dpdk::standing(plan.talk);
+            summary
+        }
+        // Not reached: the plan was refused.
+        #[cfg(not(has_dpdk))]
+        NicPlan::Dpdk(_) => Err(failure(ExitCode::Device, nic::dpdk::HOW)),
     }
 }
 

@@ -46,6 +46,8 @@ pub struct PortInfo {
 pub struct Device {
     port: u16,
     name: String,
+    /// How it was attached: its name with its options.
+    args: String,
     kind: Kind,
     /// The rings that the port uses, freed after it.
     rings: Option<Arc<Rings>>,
@@ -72,7 +74,9 @@ impl Device {
         // SAFETY: EAL is running, and the text ends in a zero.
         let result = unsafe { sys::twd_device_probe(text.as_ptr()) };
         CallError::check("rte_dev_probe", result).map_err(|error| failed(name, error))?;
-        Self::find(eal, name, Kind::Virtual)
+        let mut device = Self::find(eal, name, Kind::Virtual)?;
+        devargs.clone_into(&mut device.args);
+        Ok(device)
     }
 
     /// The NIC at the PCI address `address`, which EAL attached when it was started.
@@ -91,7 +95,8 @@ impl Device {
         let result = unsafe { sys::twd_port_by_name(text.as_ptr(), &raw mut port) };
         CallError::check("rte_eth_dev_get_port_by_name", result)
             .map_err(|error| failed(name, error))?;
-        Ok(Self { port, name: name.to_owned(), kind, rings: None, eal: eal.clone() })
+        let (name, args) = (name.to_owned(), name.to_owned());
+        Ok(Self { port, name, args, kind, rings: None, eal: eal.clone() })
     }
 
     /// Number of the port.
@@ -104,6 +109,12 @@ impl Device {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its name with the options that it was attached with.
+    #[must_use]
+    pub fn args(&self) -> &str {
+        &self.args
     }
 
     /// Whether it is hardware: it sends what it has taken in its own time.
@@ -260,5 +271,5 @@ fn ring_device(
     CallError::check("rte_eth_from_rings", result).map_err(|error| failed(name, error))?;
     let rings = Some(Arc::clone(rings));
     let name = format!("net_ring_{name}");
-    Ok(Device { port, name, kind: Kind::Virtual, rings, eal: eal.clone() })
+    Ok(Device { port, args: name.clone(), name, kind: Kind::Virtual, rings, eal: eal.clone() })
 }

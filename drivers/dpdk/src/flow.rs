@@ -10,16 +10,6 @@ use tensorwire_dpdk_sys as sys;
 use crate::device::text;
 use crate::error::CallError;
 
-/// Which flows the device is asked to steer to the queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FlowPlan {
-    /// The flows whose packets are wanted, in order. A frame that the device steers is marked with
-    /// its flow, and the receiver takes the device's word for it.
-    pub flows: Vec<FlowMatch>,
-    /// Nothing else is to reach the queue: the kernel keeps it (`flow_isolation`).
-    pub isolation: bool,
-}
-
 /// Who matches the flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steering {

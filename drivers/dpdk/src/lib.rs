@@ -8,11 +8,13 @@
 //! 4. [`Port`]: the port set up and started, with its steering rules. [`Port::split`] lends its two
 //!    queues, [`DpdkRx`] and [`DpdkTx`].
 //!
+//! [`DpdkNic`] is all of these for one run, from a [`NicConfig`].
+//!
 //! A frame is never copied here: [`DpdkRx`] hands over the mbuf that the driver filled, the parser
 //! and the reorder stage read its bytes where they lie, and `release` gives mbufs back in bulk.
 //!
 //! Without DPDK (see `tensorwire-dpdk-sys`) what remains is what needs none of it: the arguments
-//! that a configuration leads to ([`config`]), and memory ([`storage`]).
+//! that a configuration leads to ([`config`], [`plan`]), and memory ([`storage`]).
 // Without DPDK the items that the list above links to are not there.
 #![cfg_attr(not(has_dpdk), allow(rustdoc::broken_intra_doc_links))]
 #![allow(unsafe_code)] // calls of DPDK, each with the rule that makes it sound
@@ -26,6 +28,9 @@ mod eal;
 mod error;
 #[cfg(has_dpdk)]
 mod flow;
+#[cfg(has_dpdk)]
+mod nic;
+pub mod plan;
 #[cfg(has_dpdk)]
 mod pool;
 #[cfg(has_dpdk)]
@@ -44,7 +49,10 @@ pub use eal::Eal;
 #[cfg(has_dpdk)]
 pub use error::{CallError, EalError, PoolError, PortError, left_standing};
 #[cfg(has_dpdk)]
-pub use flow::{FlowPlan, Steering};
+pub use flow::Steering;
+#[cfg(has_dpdk)]
+pub use nic::{DpdkNic, NicError};
+pub use plan::{Buffers, FlowPlan, NicConfig, PortAddress, RxConfig, TxConfig};
 #[cfg(has_dpdk)]
 pub use pool::{PacketPool, PacketView};
 #[cfg(has_dpdk)]

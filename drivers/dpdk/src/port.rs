@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tensorwire_dpdk_sys as sys;
 
-use crate::device::{Device, text};
+use crate::device::{Device, PortInfo, text};
 use crate::error::{CallError, PortError, undone};
-use crate::flow::{self, FlowPlan, Rule, Steering};
+use crate::flow::{self, Rule, Steering};
+use crate::plan::FlowPlan;
 use crate::pool::{PacketPool, PacketView};
 use crate::rx::{DpdkRx, RxSide};
 use crate::tx::{DpdkTx, TxSide};
@@ -329,6 +330,12 @@ impl Port {
             Err(error) if error.code != libc::ENOTSUP => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// What the port is; `None` once it is closed.
+    #[must_use]
+    pub fn info(&self) -> Option<PortInfo> {
+        self.device.as_ref()?.info().ok()
     }
 
     /// Descriptors of the receive and transmit ring, as the device has them; 0 for a queue that the

@@ -1,0 +1,292 @@
+//! Ports by DPDK: what a configuration asks of them, and the ports as the NIC of a run.
+
+use tensorwire_configs::{Address, Config, Receiver, Region, RegionKind, Sender};
+pub use tensorwire_dpdk::BUILT;
+use tensorwire_dpdk::{Buffers, FlowPlan, NicConfig, Pages, PortAddress, RxConfig, TxConfig};
+
+use crate::exit::{ExitCode, Failure};
+use crate::run::plan::failure;
+
+/// What a user has to do for a build with DPDK.
+pub const HOW: &str = "build it with `cargo build --release --features dpdk` where libdpdk 22.11 \
+                       or later is installed (docs/dpdk.md)";
+
+/// The ports that `config` asks for.
+///
+/// # Errors
+///
+/// A [`Failure`]: 5 for a build without DPDK, for memory that no port of it can receive into, and
+/// for more descriptors than a port can have.
+pub fn ports(config: &Config) -> Result<NicConfig, Failure> {
+    let rx = config.rx.as_ref().map(|rx| receiver(config, rx)).transpose()?;
+    let tx = config.tx.as_ref().map(|tx| sender(config, tx)).transpose()?;
+    if !BUILT {
+        let rx = config.rx.as_ref().map(|rx| (&rx.interface, &rx.address));
+        let tx = config.tx.as_ref().map(|tx| (&tx.interface, &tx.address));
+        let ends: Vec<String> = [rx, tx]
+            .into_iter()
+            .flatten()
+            .map(|(name, address)| format!("`{name}` at {address}"))
+            .collect();
+        return Err(failure(
+            ExitCode::Device,
+            format!(
+                "interface {} needs DPDK, and this build has none: {HOW}; with `loopback: \"sw\"` \
+                 and `address: loopback` the software NIC runs anywhere",
+                ends.join(" and ")
+            ),
+        ));
+    }
+    Ok(NicConfig { rx, tx })
+}
+
+fn receiver(config: &Config, rx: &Receiver) -> Result<RxConfig, Failure> {
+    Ok(RxConfig {
+        port: port(&rx.interface, &rx.address)?,
+        buffers: buffers(config.regions.get(rx.region), config.geometry.frame_bytes())?,
+        ring: ring("rx_ring", config.settings.rx_ring)?,
+        flows: FlowPlan { flows: rx.reordered().copied().collect(), isolation: rx.flow_isolation },
+    })
+}
+
+fn sender(config: &Config, tx: &Sender) -> Result<TxConfig, Failure> {
+    Ok(TxConfig {
+        port: port(&tx.interface, &tx.address)?,
+        buffers: buffers(config.regions.get(tx.region), super::tx_buf_size(config))?,
+        ring: ring("tx_ring", config.settings.tx_ring)?,
+        eth_src: tx.offload_eth_src,
+    })
+}
+
+fn port(name: &str, address: &Address) -> Result<PortAddress, Failure> {
+    match address {
+        Address::Pci(pci) => Ok(PortAddress::Pci(pci.to_string())),
+        Address::Interface(name) => Ok(PortAddress::Interface(name.clone())),
+        Address::Virtual(device) => Ok(PortAddress::Virtual(device.clone())),
+        Address::Ip(_) | Address::Loopback => Err(failure(
+            ExitCode::Device,
+            format!("interface `{name}` at {address}: a raw stream needs a port"),
+        )),
+    }
+}
+
+/// The buffers of `region`, for frames of `frame_bytes`.
+fn buffers(region: Option<&Region>, frame_bytes: usize) -> Result<Buffers, Failure> {
+    let region = region.ok_or_else(|| failure(ExitCode::Internal, "a queue without a region"))?;
+    let pages = match region.kind {
+        RegionKind::Huge => Pages::Huge,
+        // A port pins what it reaches; nothing else reads it while the CPU reorders.
+        RegionKind::Host | RegionKind::HostPinned => Pages::Plain,
+        RegionKind::Device => {
+            return Err(failure(
+                ExitCode::Device,
+                format!(
+                    "memory region `{}` is of kind `device`: packets by DPDK lie in host memory so \
+                     far; write `host_pinned`, `host` or `huge`",
+                    region.name
+                ),
+            ));
+        }
+    };
+    Ok(Buffers { count: region.buffers, frame_bytes, pages })
+}
+
+fn ring(key: &str, descriptors: u32) -> Result<u16, Failure> {
+    u16::try_from(descriptors).map_err(|_| {
+        failure(
+            ExitCode::Device,
+            format!("tensorwire.{key}: {descriptors} descriptors; a port has at most {}", u16::MAX),
+        )
+    })
+}
+
+#[cfg(has_dpdk)]
+pub use running::{DpdkRun, open, standing};
+
+#[cfg(has_dpdk)]
+mod running {
+    use tensorwire_core::memory::HostMemory;
+    use tensorwire_dpdk::{
+        DpdkNic, DpdkRx, DpdkTx, Eal, NicConfig, NicError, PacketView, Port, left_standing,
+    };
+
+    use crate::exit::{ExitCode, Failure};
+    use crate::run::nic::{Ends, EndsOf, Nic};
+    use crate::run::pin;
+    use crate::run::plan::failure;
+    use crate::talk::Talk;
+
+    /// The ports of a run.
+    #[derive(Debug)]
+    pub struct DpdkRun {
+        nic: DpdkNic,
+        /// As the configuration names them, in the order of [`DpdkNic::ports`].
+        names: Vec<String>,
+        talk: Talk,
+    }
+
+    /// Starts DPDK and attaches the ports, all memory taken.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] (exit 5) with DPDK's reason.
+    pub fn open(
+        config: &NicConfig,
+        lent: Option<Box<dyn HostMemory>>,
+        talk: Talk,
+    ) -> Result<DpdkRun, Failure> {
+        let nic = DpdkNic::open(config, pin::available()?, lent).map_err(|error| {
+            let failed = refused(&error);
+            match error {
+                NicError::Eal(_) if config.hardware() => failure(
+                    failed.exit,
+                    format!("{}; a NIC needs huge pages (sysctl vm.nr_hugepages)", failed.reason),
+                ),
+                _ => failed,
+            }
+        })?;
+        Ok(DpdkRun { nic, names: config.ports().map(ToString::to_string).collect(), talk })
+    }
+
+    fn refused(error: &NicError) -> Failure {
+        failure(ExitCode::Device, format!("DPDK: {error}"))
+    }
+
+    /// Says what could not be taken down, once everything of a run is gone.
+    pub fn standing(talk: Talk) {
+        let count = left_standing();
+        if count > 0 {
+            talk.error(format_args!(
+                "tensorwire: DPDK: {count} things could not be taken down (ports, rules, pools \
+                 whose buffers somebody still has)"
+            ));
+        }
+    }
+
+    impl Nic for DpdkRun {
+        type Memory<'n> = PacketView;
+        type Rx<'n> = DpdkRx<'n>;
+        type Tx<'n> = DpdkTx<'n>;
+        const JOINED: bool = false;
+
+        fn ends(&mut self) -> Result<EndsOf<'_, Self>, Failure> {
+            self.nic.start().map_err(|error| refused(&error))?;
+            for (port, name) in self.nic.ports().zip(&self.names) {
+                describe(port, name, self.talk);
+            }
+            let (tx, rx) = self.nic.split();
+            Ok(Ends { tx, rx })
+        }
+    }
+
+    /// What the port became.
+    fn describe(port: &Port, name: &str, talk: Talk) {
+        let Some(info) = port.info() else { return };
+        let link = match port.link() {
+            Ok(Some(0)) => "link up".to_owned(),
+            Ok(Some(mbps)) => format!("link of {mbps} Mb/s"),
+            Ok(None) => "link down".to_owned(),
+            Err(error) => format!("link not known ({error})"),
+        };
+        let rings: Vec<String> = [("rx", port.rings().0), ("tx", port.rings().1)]
+            .into_iter()
+            .filter(|(_, ring)| *ring > 0)
+            .map(|(side, ring)| format!("{ring} {side} descriptors"))
+            .collect();
+        talk.say(format_args!(
+            "{}: port {name} by {}, {}, {link}",
+            Eal::version(),
+            info.driver,
+            rings.join(" and ")
+        ));
+        if port.rings().0 > 0 {
+            talk.say(format_args!("port {name}: {}", port.steering()));
+        }
+    }
+
+    impl Drop for DpdkRun {
+        /// What the drivers counted besides the counters of the summary.
+        fn drop(&mut self) {
+            for (port, name) in self.nic.ports().zip(&self.names) {
+                let Ok(counters) = port.xstats() else { continue };
+                let said: Vec<String> = counters
+                    .iter()
+                    .filter(|(_, value)| *value > 0)
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect();
+                self.talk.detail(format_args!("port {name}: {}", said.join(" ")));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(name: &str, change: impl Fn(&str) -> String) -> Config {
+        let text = tensorwire_configs::shipped(name).expect("shipped");
+        let checked = tensorwire_configs::check_str("x", &change(text), &Default::default());
+        checked.config.unwrap_or_else(|| panic!("{:#?}", checked.diagnostics))
+    }
+
+    fn sides(config: &Config) -> (Result<RxConfig, Failure>, Result<TxConfig, Failure>) {
+        let (rx, tx) = (config.rx.as_ref().expect("rx"), config.tx.as_ref().expect("tx"));
+        (receiver(config, rx), sender(config, tx))
+    }
+
+    fn ring_loopback(text: &str) -> String {
+        text.replace("loopback: \"sw\"", "loopback: \"\"")
+            .replace("address: \"loopback\"", "address: \"net_ring0\"")
+    }
+
+    #[test]
+    fn the_configuration_says_which_ports() {
+        let config = config("resnet50_routable_loopback.yaml", ring_loopback);
+        let (rx, tx) = sides(&config);
+        let (rx, tx) = (rx.expect("a receiver"), tx.expect("a sender"));
+        let port = PortAddress::Virtual("net_ring0".to_owned());
+        assert_eq!((&rx.port, &tx.port), (&port, &port));
+        let buffers = |frame_bytes| Buffers { count: 51_200, frame_bytes, pages: Pages::Plain };
+        assert_eq!((rx.buffers, tx.buffers), (buffers(1240), buffers(2048)));
+        assert_eq!((rx.ring, tx.ring, tx.eth_src), (8192, 8192, true));
+        assert!(rx.flows.isolation);
+        let ids: Vec<u32> = rx.flows.flows.iter().map(|flow| flow.id).collect();
+        assert_eq!(ids, [201]);
+    }
+
+    #[test]
+    fn only_reordered_flows_are_steered() {
+        let more = "          flows:\n            - {name: other, id: 7, action: {type: queue, id: \
+                    0}, match: {udp_dst: 5000}}\n";
+        let config = config("resnet50_routable_loopback.yaml", |text| {
+            ring_loopback(text).replacen("          flows:\n", more, 1).replacen(
+                "reorder:\n",
+                "reorder:\n  flow_ids: [201]\n",
+                1,
+            )
+        });
+        let flows = sides(&config).0.expect("a receiver").flows.flows;
+        assert_eq!(flows.iter().map(|flow| flow.id).collect::<Vec<_>>(), [201]);
+    }
+
+    #[test]
+    fn regions_say_which_pages_and_a_gpu_is_refused() {
+        let region = |kind| Region {
+            name: "Data_RX".to_owned(),
+            kind,
+            affinity: 0,
+            buffers: 7,
+            buffer_bytes: 1240,
+        };
+        let pages = |kind| buffers(Some(&region(kind)), 1240).map(|buffers| buffers.pages);
+        assert_eq!(pages(RegionKind::Huge), Ok(Pages::Huge));
+        assert_eq!(pages(RegionKind::Host), Ok(Pages::Plain));
+        assert_eq!(pages(RegionKind::HostPinned), Ok(Pages::Plain));
+        let refused = pages(RegionKind::Device).expect_err("memory of a GPU");
+        assert_eq!(refused.exit, ExitCode::Device);
+        assert!(refused.reason.starts_with("memory region `Data_RX` is of kind `device`"));
+        let refused = ring("rx_ring", 65_536).expect_err("16 bits");
+        assert!(refused.reason.starts_with("tensorwire.rx_ring: 65536"), "{}", refused.reason);
+    }
+}

@@ -1,0 +1,230 @@
+//! The ports of a run, worked out from a configuration; nothing here calls DPDK.
+
+use std::fmt;
+
+use tensorwire_core::flow::FlowMatch;
+
+use crate::config::{EalConfig, Pages, af_packet};
+
+/// Which port it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortAddress {
+    /// A NIC, by its PCI address, as `0000:01:00.0`.
+    Pci(String),
+    /// A Linux interface, by its name: DPDK's `af_packet` device is put on it.
+    Interface(String),
+    /// A virtual device of DPDK with its options, as `net_memif0,role=server`.
+    Virtual(String),
+}
+
+impl fmt::Display for PortAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Pci(name) | Self::Interface(name) | Self::Virtual(name)) = self;
+        f.write_str(name)
+    }
+}
+
+/// Packet buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// How many.
+    pub count: u32,
+    /// The longest frame of the geometry, in bytes.
+    pub frame_bytes: usize,
+    /// The pages that they lie in.
+    pub pages: Pages,
+}
+
+/// Which flows the device is asked to steer to the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowPlan {
+    /// The flows whose packets are wanted, in order. A frame that the device steers is marked with
+    /// its flow, and the receiver takes the device's word for it.
+    pub flows: Vec<FlowMatch>,
+    /// Nothing else is to reach the queue: the kernel keeps it (`flow_isolation`).
+    pub isolation: bool,
+}
+
+/// The receiving side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RxConfig {
+    /// Its port.
+    pub port: PortAddress,
+    /// Its buffers.
+    pub buffers: Buffers,
+    /// Descriptors.
+    pub ring: u16,
+    /// What is steered to it.
+    pub flows: FlowPlan,
+}
+
+/// The sending side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxConfig {
+    /// Its port; that of the receiving side if one port does both.
+    pub port: PortAddress,
+    /// Its buffers.
+    pub buffers: Buffers,
+    /// Descriptors.
+    pub ring: u16,
+    /// Every frame gets the port's own address as its source.
+    pub eth_src: bool,
+}
+
+/// The ports of a run: one that receives, one that sends, or one that does both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NicConfig {
+    /// The receiving side.
+    pub rx: Option<RxConfig>,
+    /// The sending side.
+    pub tx: Option<TxConfig>,
+}
+
+/// Mebibytes of DPDK's own memory before any packet buffer: its tables, and rings of descriptors.
+const BASE_MIB: u64 = 128;
+
+/// Bytes of DPDK's own memory for each packet buffer: the mbuf with its header and trailer, and a
+/// place in the ring of the pool. Measured with 22.11: 269.
+const BYTES_PER_BUFFER: u64 = 384;
+
+impl NicConfig {
+    /// How DPDK is started for it, for threads that may run on `cores`. Virtual devices are not
+    /// among the arguments: they are attached afterwards, so that a refusal names its device.
+    #[must_use]
+    pub fn eal(&self, cores: Vec<u32>) -> EalConfig {
+        let mut config = EalConfig::new(cores);
+        for port in self.ports() {
+            if let PortAddress::Pci(address) = port {
+                config.pci.push(address.clone());
+                // Its DMA does not reach plain pages of DPDK's own where an IOMMU is in between.
+                config.pages = Pages::Huge;
+            }
+        }
+        let rx = self.rx.as_ref().map_or(0, |rx| rx.buffers.count);
+        let tx = self.tx.as_ref().map_or(0, |tx| tx.buffers.count);
+        let bytes = (u64::from(rx) + u64::from(tx)) * BYTES_PER_BUFFER;
+        let memory = BASE_MIB + bytes.div_ceil(1 << 20);
+        config.memory_mib = u32::try_from(memory).unwrap_or(u32::MAX);
+        config
+    }
+
+    /// The ports, each once, the receiver's first.
+    pub fn ports(&self) -> impl Iterator<Item = &PortAddress> {
+        let tx = self.tx.as_ref().filter(|_| !self.one_port());
+        let rx = self.rx.as_ref().map(|rx| &rx.port);
+        rx.into_iter().chain(tx.map(|tx| &tx.port))
+    }
+
+    /// Whether a NIC is among them.
+    #[must_use]
+    pub fn hardware(&self) -> bool {
+        self.ports().any(|port| matches!(port, PortAddress::Pci(_)))
+    }
+
+    /// Whether one port receives and sends.
+    #[must_use]
+    pub fn one_port(&self) -> bool {
+        let rx = self.rx.as_ref().map(|rx| &rx.port);
+        rx.is_some() && rx == self.tx.as_ref().map(|tx| &tx.port)
+    }
+
+    /// The longest frame of either side, in bytes.
+    fn frame_bytes(&self) -> u32 {
+        let rx = self.rx.as_ref().map_or(0, |rx| rx.buffers.frame_bytes);
+        let tx = self.tx.as_ref().map_or(0, |tx| tx.buffers.frame_bytes);
+        u32::try_from(rx.max(tx)).unwrap_or(u32::MAX)
+    }
+
+    /// The virtual device of `port`, with its options; `None` for a NIC. Devices on interfaces are
+    /// numbered: two of them have different numbers.
+    #[must_use]
+    pub fn device(&self, port: &PortAddress, number: u32) -> Option<String> {
+        match port {
+            PortAddress::Pci(_) => None,
+            PortAddress::Interface(name) => Some(af_packet(number, name, self.frame_bytes())),
+            PortAddress::Virtual(device) => Some(device.clone()),
+        }
+    }
+}
+
+/// Bytes that a buffer must have for the virtual device `device`, where its driver asks for them
+/// only when the queue is set up: `af_packet` wants to receive a whole slot of its ring, which is
+/// `framesz` without 32 bytes that the kernel keeps.
+#[must_use]
+pub fn slot_bytes(device: &str) -> usize {
+    /// What the driver takes if it is not told.
+    const DEFAULT: usize = 2048;
+    const KERNEL: usize = 32;
+    if !device.starts_with("net_af_packet") {
+        return 0;
+    }
+    let slot = device.split(',').find_map(|option| option.strip_prefix("framesz="));
+    let slot = slot.and_then(|bytes| bytes.parse().ok()).unwrap_or(DEFAULT);
+    slot.saturating_sub(KERNEL)
+}
+
+/// Whether the virtual device `device` passes the sender's own buffers on to the receiver.
+#[must_use]
+pub fn shares_buffers(device: &str) -> bool {
+    device.starts_with("net_ring")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffers(count: u32, frame_bytes: usize) -> Buffers {
+        Buffers { count, frame_bytes, pages: Pages::Plain }
+    }
+
+    fn rx(port: PortAddress) -> RxConfig {
+        let flows = FlowPlan { flows: vec![], isolation: false };
+        RxConfig { port, buffers: buffers(51_200, 1240), ring: 8192, flows }
+    }
+
+    fn tx(port: PortAddress) -> TxConfig {
+        TxConfig { port, buffers: buffers(51_200, 2048), ring: 8192, eth_src: false }
+    }
+
+    fn pci(function: u32) -> PortAddress {
+        PortAddress::Pci(format!("0000:01:00.{function}"))
+    }
+
+    #[test]
+    fn dpdk_is_started_for_the_ports() {
+        let one = NicConfig { rx: Some(rx(pci(0))), tx: Some(tx(pci(0))) };
+        let eal = one.eal(vec![3]);
+        assert!(one.one_port());
+        assert_eq!((eal.pci.len(), eal.pages, eal.cores), (1, Pages::Huge, vec![3]));
+        // 128 + 102,400 × 384 bytes.
+        assert_eq!(eal.memory_mib, 128 + 38);
+        let two = NicConfig { rx: Some(rx(pci(0))), tx: Some(tx(pci(1))) };
+        assert_eq!(two.eal(vec![3]).pci, ["0000:01:00.0", "0000:01:00.1"]);
+        assert!(!two.one_port());
+        let ring = PortAddress::Virtual("net_ring0".to_owned());
+        let sender = NicConfig { rx: None, tx: Some(tx(ring)) };
+        let eal = sender.eal(vec![0]);
+        assert_eq!((eal.pci.len(), eal.pages), (0, Pages::Plain));
+        assert!(!sender.one_port());
+    }
+
+    #[test]
+    fn an_interface_gets_slots_for_the_longest_frame() {
+        let port = PortAddress::Interface("eth1".to_owned());
+        let both = NicConfig { rx: Some(rx(port.clone())), tx: Some(tx(port.clone())) };
+        let device = both.device(&port, 1).expect("a virtual device");
+        // 2048 bytes of a frame and the kernel's own.
+        assert!(device.starts_with("net_af_packet1,iface=eth1,"), "{device}");
+        assert!(device.contains("framesz=4096"), "{device}");
+        assert_eq!(slot_bytes(&device), 4064);
+        assert_eq!(both.device(&pci(0), 0), None);
+    }
+
+    #[test]
+    fn buffers_hold_what_the_driver_hands_over() {
+        assert_eq!(slot_bytes("net_af_packet0,iface=eth1"), 2016);
+        assert_eq!(slot_bytes("net_af_packet0,iface=eth1,framesz=16384"), 16_352);
+        assert_eq!(slot_bytes("net_memif0,framesz=16384"), 0);
+        assert!(shares_buffers("net_ring0") && !shares_buffers("net_memif0"));
+    }
+}
