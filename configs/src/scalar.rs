@@ -130,8 +130,8 @@ pub(crate) fn pci(text: &str) -> Option<PciAddress> {
     Some(PciAddress { domain: hex(domain, 4..=8)?, bus, device, function })
 }
 
-/// The drivers of DPDK's virtual devices that an address may name. A list, so that a mistyped one is
-/// told before DPDK is started.
+/// The drivers of DPDK's virtual devices that an address may name. A list, so that a mistyped one
+/// is told before DPDK is started.
 pub(crate) const VIRTUAL_DRIVERS: &[&str] = &[
     "net_ring",
     "net_memif",
