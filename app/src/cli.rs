@@ -34,6 +34,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Print a JSON Schema of the configuration
     Schema,
+    /// Look at this machine: what a run would want otherwise, and how to get it
+    Doctor(DoctorArgs),
     /// Receive, reorder, infer
     Run(Box<RunArgs>),
     /// Measure a stage on this machine
@@ -238,6 +240,20 @@ pub struct ExportArgs {
     /// Load the model again and compare two images with a plain forward pass
     #[arg(long)]
     pub check: bool,
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// A configuration, for what it needs; - is standard input
+    #[arg(value_name = "CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Folder of another machine's /proc, /sys and /dev, to be looked at instead of this one's
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// A JSON array on stdout
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `validate`.

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod demo;
+pub mod doctor;
 pub mod export;
 pub mod prepare;
 pub mod sim;

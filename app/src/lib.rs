@@ -2,12 +2,13 @@
 //!
 //! `main.rs` parses the command line ([`cli`]) and calls a command ([`commands`], [`run`]).
 //! [`dataset`] makes captures and reads them, [`model`] makes ONNX files, [`sink`] takes the
-//! features, [`exit`] says how a run ends, [`mod@file`] makes files that are there whole or not at
-//! all.
+//! features, [`doctor`] looks at the machine, [`exit`] says how a run ends, [`mod@file`] makes files
+//! that are there whole or not at all.
 
 pub mod cli;
 pub mod commands;
 pub mod dataset;
+pub mod doctor;
 pub mod exit;
 pub mod file;
 pub mod model;

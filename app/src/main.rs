@@ -6,7 +6,7 @@ use std::process;
 use clap::Parser;
 use clap::error::ErrorKind;
 use tensorwire::cli::{BenchCommand, Cli, Command};
-use tensorwire::commands::{self, bench, demo, export, prepare, sim, validate};
+use tensorwire::commands::{self, bench, demo, doctor, export, prepare, sim, validate};
 use tensorwire::exit::{ExitCode, Failure};
 use tensorwire::run;
 
@@ -42,6 +42,7 @@ fn dispatch(command: &Command) -> Result<ExitCode, Failure> {
         Command::Geometry(args) => validate::geometry(args),
         Command::Explain(args) => validate::explain(&args.code),
         Command::Schema => validate::schema(),
+        Command::Doctor(args) => doctor::doctor(args),
         Command::Run(args) => run::run(args),
         Command::Bench(BenchCommand::Reorder(args)) => bench::bench_reorder(args),
         Command::Sim(args) => sim::sim(args),

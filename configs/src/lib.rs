@@ -32,6 +32,7 @@ mod source;
 mod tree;
 
 pub mod docs;
+pub mod platform;
 pub mod render;
 pub mod rules;
 pub mod statics;

@@ -464,6 +464,28 @@ fn c26_validate_gives_every_file_its_verdict_in_order() {
     let _ = place.tensorwire(&["validate", "--deny-warnings", &wire]).expect_code(1);
 }
 
+#[test]
+fn the_doctor_refuses_what_it_cannot_read_and_has_a_line_for_each_problem() {
+    let place = fixture();
+    place.write("bad.yaml", Yaml::small(Small::MINI).set("packets_per_image", 5));
+    refuse(&place, "doctor --root no", 7, &["--root no"]);
+    refuse(&place, "doctor no.yaml", 7, &["no.yaml"]);
+    let output = place.tensorwire(&words("doctor bad.yaml")).expect_code(3);
+    assert!(output.stdout.is_empty() && output.stderr.contains("TW0"), "{}", output.stderr);
+    // An empty folder is a machine that has nothing; the device of this file is not in it.
+    std::fs::create_dir(place.path().join("machine")).expect("a folder");
+    let spark = config("resnet50_rx_spark_xhost.yaml").display().to_string();
+    let output =
+        place.tensorwire(&["doctor", "--root", "machine", "--json", &spark]).expect_code(5);
+    let all: serde_json::Value = serde_json::from_str(&output.stdout).expect("JSON");
+    let missing = |finding: &&serde_json::Value| {
+        finding["state"] == "problem" && finding["subject"] == "0000:01:00.0"
+    };
+    assert_eq!(all.as_array().map(|all| all.iter().filter(missing).count()), Some(1), "{all:#}");
+    let output = place.tensorwire(&words("doctor")).expect_code(0);
+    assert!(output.stdout.lines().count() > 8, "{}", output.stdout);
+}
+
 /// The system refuses the program more than 64 MiB of addresses, which no reading of what it holds
 /// could prove.
 #[test]

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 
 use tensorwire_configs::render::{self, Format as Render, Outcome};
-use tensorwire_configs::{Checked, Options, ReadError, Severity, Verdict};
+use tensorwire_configs::{Checked, Config, Options, ReadError, Severity, Verdict};
 
 use super::print;
 use crate::cli::{Format, GeometryArgs, ValidateArgs};
@@ -75,15 +75,25 @@ fn check(path: &Path) -> Result<Checked, ReadError> {
 ///
 /// A [`Failure`]: 7 when the file cannot be read, 3 when it is wrong.
 pub fn geometry(args: &GeometryArgs) -> Result<ExitCode, Failure> {
-    let checked = check(&args.file).map_err(|error| failure(ExitCode::File, error.to_string()))?;
-    let Some(config) = &checked.config else {
-        let _ = io::stderr().write_all(render::render(&[&checked], Render::Text).as_bytes());
-        let unsupported = checked.verdict() == Verdict::Unsupported;
-        let exit = if unsupported { ExitCode::Device } else { ExitCode::Config };
-        return Err(failure(exit, render::summary(&checked)));
-    };
-    print(&tensorwire_configs::geometry_report(config))?;
+    print(&tensorwire_configs::geometry_report(&valid(&args.file)?))?;
     Ok(ExitCode::Complete)
+}
+
+/// The configuration of a file that has no error; what is wrong with another is said.
+///
+/// # Errors
+///
+/// A [`Failure`]: 7 when the file cannot be read, 3 when it is wrong, 5 when it asks for what no
+/// build can do.
+pub fn valid(path: &Path) -> Result<Config, Failure> {
+    let mut checked = check(path).map_err(|error| failure(ExitCode::File, error.to_string()))?;
+    if let Some(config) = checked.config.take() {
+        return Ok(config);
+    }
+    let _ = io::stderr().write_all(render::render(&[&checked], Render::Text).as_bytes());
+    let unsupported = checked.verdict() == Verdict::Unsupported;
+    let exit = if unsupported { ExitCode::Device } else { ExitCode::Config };
+    Err(failure(exit, render::summary(&checked)))
 }
 
 /// Prints what a rule is about.
