@@ -144,8 +144,10 @@ impl<'c> Needs<'c> {
 
     /// Whether a NIC is driven from user space.
     fn device(&self) -> bool {
-        let user = |address: &&&Address| matches!(address, Address::Pci(_) | Address::Interface(_));
-        self.interfaces.iter().any(|address| user(&address))
+        let user = |address: &&Address| {
+            matches!(address, Address::Pci(_) | Address::Interface(_) | Address::Virtual(_))
+        };
+        self.interfaces.iter().any(user)
     }
 
     fn region(&self, kind: RegionKind) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! `main.rs` parses the command line ([`cli`]) and calls a command ([`commands`], [`run`]).
 //! [`dataset`] makes captures and reads them, [`model`] makes ONNX files, [`sink`] takes the
-//! features, [`doctor`] looks at the machine, [`exit`] says how a run ends, [`mod@file`] makes files
-//! that are there whole or not at all.
+//! features, [`doctor`] looks at the machine, [`exit`] says how a run ends, [`mod@file`] makes
+//! files that are there whole or not at all.
 
 pub mod cli;
 pub mod commands;

@@ -1,7 +1,7 @@
 //! IGX Orin and IGX Thor: what differs there, and nothing else.
 //!
 //! These boards take a GPU in a slot beside the one on the chip. With it, a NIC writes the GPU's
-//! memory directly (GPUDirect RDMA), and that is the way to go: with packets in `host_pinned` memory
+//! memory directly (GPUDirect RDMA), and that is the way: with packets in `host_pinned` memory
 //! users of the original system measured a median of 3 ms and a mean of 1.8 s on such a board.
 //! A board without a card has the GPU of its chip only, which shares the memory of the processor;
 //! `host_pinned` is the way there.

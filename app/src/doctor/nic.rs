@@ -73,6 +73,13 @@ fn one(machine: &Machine, address: &Address, needs: &Needs<'_>, findings: &mut F
     match address {
         Address::Pci(pci) => device(machine, &pci.to_string(), needs, findings),
         Address::Interface(name) => interface(machine, name, needs, findings),
+        Address::Virtual(device) => {
+            let (name, options) = device.split_once(',').unwrap_or((device, ""));
+            findings.ok(name, "a virtual device of DPDK");
+            if let Some(iface) = options.split(',').find_map(|o| o.strip_prefix("iface=")) {
+                interface(machine, iface, needs, findings);
+            }
+        }
         Address::Ip(ip) => match machine.owns(*ip) {
             Some(true) => findings.ok(&ip.to_string(), "an address of this machine"),
             Some(false) => findings.lacks(

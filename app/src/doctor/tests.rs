@@ -301,6 +301,17 @@ fn an_address_is_looked_up_among_those_of_the_machine() {
 }
 
 #[test]
+fn a_virtual_device_is_there_and_the_interface_under_it_is_looked_at() {
+    let device = "net_af_packet0,iface=twx0";
+    let yaml = spark_yaml().replacen("0000:01:00.0", device, 1);
+    let fake = Fake::spark();
+    let problems = fake.problems(&yaml);
+    assert!(problems.len() == 1 && problems[0].contains("twx0"), "{problems:#?}");
+    fake.interface("twx0", "up", "10000", "9000");
+    assert_eq!(fake.problems(&yaml), [""; 0]);
+}
+
+#[test]
 fn lists_of_the_kernel_are_read_and_others_are_not_believed() {
     assert_eq!(cores::list("0-2,8, 10-11\n"), Some(vec![0, 1, 2, 8, 10, 11]));
     assert_eq!(cores::list(""), Some(vec![]));
