@@ -384,6 +384,11 @@ impl<T> Recorded<T> {
     pub const fn inner(&self) -> &T {
         &self.inner
     }
+
+    /// What is inside; what is done to it past the wrapper is not recorded.
+    pub const fn inner_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
 }
 
 impl<T: PacketMemory> PacketMemory for Recorded<T> {

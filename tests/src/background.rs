@@ -97,6 +97,16 @@ impl Background {
         child.try_wait().expect("it can be waited for").is_some()
     }
 
+    /// The number of its process.
+    ///
+    /// # Panics
+    ///
+    /// Never before it was waited for, and that ends the value.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().expect("it was not waited for").id()
+    }
+
     /// Sends a signal: `INT`, `TERM`.
     ///
     /// # Panics

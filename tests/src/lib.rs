@@ -52,6 +52,18 @@ pub fn shared(test: &str) -> Option<PathBuf> {
     None
 }
 
+/// Whether the program under test has DPDK in it. Without it, says which test is skipped and why.
+#[must_use]
+pub fn with_dpdk(test: &str) -> bool {
+    if !tensorwire::run::nic::dpdk::BUILT {
+        report(&format!(
+            "skipped: {test}: built without DPDK (cargo test --workspace --features \
+             tensorwire-tests/dpdk, with libdpdk 22.11 or later installed)"
+        ));
+    }
+    tensorwire::run::nic::dpdk::BUILT
+}
+
 /// Says a line that shows in the output of the tests.
 #[expect(clippy::print_stderr, reason = "a skipped test has to say so")]
 pub fn report(line: &str) {

@@ -235,7 +235,8 @@ impl Run<'_> {
             let rx = Recorded::new(rx, logged);
             let producer = Producer::new(config, rx, reorder, pool, end, &mut backlog);
             let none = None::<Poller<'_, N::Rx<'_>>>;
-            self.threads(&crew, (producer, log), |_| (), none, consumer, transmitter)?
+            let split = (|_: &_| (), |_: &mut _, _| ());
+            self.threads(&crew, (producer, log), split, none, consumer, transmitter)?
         } else {
             let mut split = Box::new(SplitLink::new());
             let (poller, queue) = split
@@ -244,7 +245,11 @@ impl Run<'_> {
             let queue = Recorded::new(queue, logged);
             let producer = Producer::new(config, queue, reorder, pool, end, &mut backlog);
             let close = |queue: &Recorded<SplitQueue<'_, _>>| queue.inner().close();
-            self.threads(&crew, (producer, log), close, Some(poller), consumer, transmitter)?
+            let reclaim = |queue: &mut Recorded<SplitQueue<'_, _>>, mut poller: Poller<'_, _>| {
+                poller.reclaim(queue.inner_mut());
+            };
+            let split = (close, reclaim);
+            self.threads(&crew, (producer, log), split, Some(poller), consumer, transmitter)?
         };
         Ok(report::add_up(self.plan, started, self.clock.now(), left))
     }
@@ -361,18 +366,18 @@ impl Run<'_> {
     }
 
     /// Starts the threads, consumer first, says that the receiver is ready, and waits.
-    fn threads<Q, R, T>(
+    fn threads<'p, Q, R, T>(
         &self,
         crew: &Crew<'_>,
         (producer, log): (RunProducer<'_, Q>, Option<SharedLog>),
-        close: impl FnOnce(&Q) + Send,
-        poller: Option<Poller<'_, R>>,
+        (close, reclaim): (impl FnOnce(&Q) + Send, impl FnOnce(&mut Q, Poller<'p, R>)),
+        poller: Option<Poller<'p, R>>,
         consumer: RunConsumer<'_>,
         transmitter: Option<RunTransmitter<'_, T>>,
     ) -> Result<Left, Failure>
     where
         Q: RxQueue + Send,
-        R: RxQueue + Send,
+        R: RxQueue + Send + 'p,
         T: TxQueue + Send,
     {
         let (seats, clock, signals) = (crew.seats.clone(), crew.clock, crew.signals);
@@ -439,14 +444,16 @@ impl Run<'_> {
                 bar.set_position(crew.progress.get());
             });
             bar.finish_and_clear();
-            let consumer = outcome("tw-consumer", consumer.join()).map(consumed);
-            let producer = outcome("tw-producer", producer.join()).map(produced);
-            let sender = sending.map(|thread| outcome("tw-sender", thread.join())).transpose();
-            let polled = polling.map_or(Ok(()), |thread| outcome("tw-poller", thread.join()));
+            let mut producer = outcome("tw-producer", producer.join());
+            let polled = polling.map(|thread| outcome("tw-poller", thread.join())).transpose();
+            let polled = polled.map(|poller| {
+                let both = poller.zip(producer.as_mut().ok());
+                both.map(|(poller, producer)| reclaim(producer.rx_mut(), poller))
+            });
             Ok(Left {
-                producer: polled.and(producer).map(Some),
-                consumer: consumer.map(Some),
-                sender,
+                producer: polled.and(producer.map(produced)).map(Some),
+                consumer: outcome("tw-consumer", consumer.join()).map(consumed).map(Some),
+                sender: sending.map(|thread| outcome("tw-sender", thread.join())).transpose(),
             })
         })
     }

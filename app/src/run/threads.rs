@@ -199,19 +199,19 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
     pinned.map(|()| producer)
 }
 
-/// Runs the poller of a split receive side to its end. `sent` is raised when all frames are on the
+/// Runs the poller of a split receive side to its end, and gives it back. `sent` is raised when all frames are on the
 /// wire; the producer is told when all that came of them is on its way to it.
 ///
 /// # Errors
 ///
 /// A [`Failure`] when the thread cannot be pinned; the run is told to stop.
-pub fn poll<Q: RxQueue>(
+pub fn poll<'a, Q: RxQueue>(
     seat: Seat,
     signals: &Signals,
     sent: &Flag,
     readiness: &Readiness,
-    mut poller: Poller<'_, Q>,
-) -> Result<(), Failure> {
+    mut poller: Poller<'a, Q>,
+) -> Result<Poller<'a, Q>, Failure> {
     let pinned = seat.pin.as_ref().map_or(Ok(()), Pin::apply);
     if pinned.is_err() {
         signals.stop.set();
@@ -223,7 +223,7 @@ pub fn poll<Q: RxQueue>(
         }
         next
     });
-    pinned
+    pinned.map(|()| poller)
 }
 
 /// Runs the sender to its end, or until the run stops.

@@ -177,6 +177,20 @@ impl<Q: RxQueue, const SLOTS: usize> Poller<'_, Q, SLOTS> {
         (self.forward.capacity() - self.forward.free(), self.back.len())
     }
 
+    /// Gives everything back that is on its way to the producer or from it, once both have ended:
+    /// what a run that was stopped did not take. A NIC that lends its memory wants it all back.
+    pub fn reclaim<M>(&mut self, queue: &mut SplitQueue<'_, M, SLOTS>) {
+        loop {
+            let forward = queue.forward.pop_batch(&mut self.batch);
+            self.rx.release(self.batch.get_mut(..forward).unwrap_or_default());
+            let back = self.back.pop_batch(&mut self.batch);
+            self.rx.release(self.batch.get_mut(..back).unwrap_or_default());
+            if forward + back == 0 {
+                return;
+            }
+        }
+    }
+
     fn publish(&self) {
         let stats = if planted!(StatsUnshown) { NicStats::default() } else { self.rx.stats() };
         self.shared.free.set(self.rx.free_buffers() as u64);
@@ -210,7 +224,7 @@ pub struct SplitQueue<'a, M, const SLOTS: usize = MAX_SPLIT> {
 
 impl<M, const SLOTS: usize> SplitQueue<'_, M, SLOTS> {
     /// Tells the poller to end, once everything was released. What is still in the ring to the
-    /// producer stays the NIC's to reclaim when it closes.
+    /// producer waits for [`Poller::reclaim`].
     pub fn close(&self) {
         self.shared.stop.set();
     }

@@ -186,6 +186,11 @@ impl<'a, Q: RxQueue, O: Reorder> Producer<'a, Q, O> {
         &self.rx
     }
 
+    /// The queue, for what is left in it when the producer has ended.
+    pub const fn rx_mut(&mut self) -> &mut Q {
+        &mut self.rx
+    }
+
     /// The reorder stage, for its own reports.
     pub const fn reorder(&self) -> &O {
         &self.reorder

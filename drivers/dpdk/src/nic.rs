@@ -199,7 +199,11 @@ fn pool(
         name: name.to_owned(),
         buffers: buffers.count,
         frame_bytes: buffers.frame_bytes,
-        device_bytes: device.info()?.min_rx_bytes.max(slot_bytes(device.args())),
+        device_bytes: device
+            .info()?
+            .min_rx_bytes
+            .max(slot_bytes(device.args()))
+            .max(buffers.room_bytes),
     };
     let memory = match lent {
         Some(memory) => memory,

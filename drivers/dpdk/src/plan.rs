@@ -31,6 +31,9 @@ pub struct Buffers {
     pub count: u32,
     /// The longest frame of the geometry, in bytes.
     pub frame_bytes: usize,
+    /// Bytes that a buffer has at least, should a longer frame be sent; the port is set up for
+    /// those of the geometry.
+    pub room_bytes: usize,
     /// The pages that they lie in.
     pub pages: Pages,
 }
@@ -128,10 +131,11 @@ impl NicConfig {
         rx.is_some() && rx == self.tx.as_ref().map(|tx| &tx.port)
     }
 
-    /// The longest frame of either side, in bytes.
-    fn frame_bytes(&self) -> u32 {
-        let rx = self.rx.as_ref().map_or(0, |rx| rx.buffers.frame_bytes);
-        let tx = self.tx.as_ref().map_or(0, |tx| tx.buffers.frame_bytes);
+    /// The longest frame that either side has a buffer for, in bytes.
+    fn room_bytes(&self) -> u32 {
+        let room = |buffers: &Buffers| buffers.frame_bytes.max(buffers.room_bytes);
+        let rx = self.rx.as_ref().map_or(0, |rx| room(&rx.buffers));
+        let tx = self.tx.as_ref().map_or(0, |tx| room(&tx.buffers));
         u32::try_from(rx.max(tx)).unwrap_or(u32::MAX)
     }
 
@@ -141,7 +145,7 @@ impl NicConfig {
     pub fn device(&self, port: &PortAddress, number: u32) -> Option<String> {
         match port {
             PortAddress::Pci(_) => None,
-            PortAddress::Interface(name) => Some(af_packet(number, name, self.frame_bytes())),
+            PortAddress::Interface(name) => Some(af_packet(number, name, self.room_bytes())),
             PortAddress::Virtual(device) => Some(device.clone()),
         }
     }
@@ -173,8 +177,8 @@ pub fn shares_buffers(device: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn buffers(count: u32, frame_bytes: usize) -> Buffers {
-        Buffers { count, frame_bytes, pages: Pages::Plain }
+    fn buffers(count: u32, room_bytes: usize) -> Buffers {
+        Buffers { count, frame_bytes: 1240, room_bytes, pages: Pages::Plain }
     }
 
     fn rx(port: PortAddress) -> RxConfig {

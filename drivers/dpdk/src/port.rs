@@ -407,7 +407,13 @@ impl Port {
         let port = device.port();
         // Frames that were filled and not sent go back to their pool.
         let sent = self.tx.take().is_some_and(|mut side| side.discard());
-        self.rx = None;
+        // And so do those of a peer that nobody received: a ring keeps them when it goes, and with
+        // them the memory of the peer's pool.
+        if let Some(mut side) = self.rx.take()
+            && !self.config.peers.is_empty()
+        {
+            DpdkRx::new(&mut side).drain();
+        }
         let kept = flow::destroy(port, std::mem::take(&mut self.up.rules));
         undone(kept == 0);
         if self.up.isolated {

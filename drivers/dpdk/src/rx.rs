@@ -136,6 +136,21 @@ impl<'p> DpdkRx<'p> {
         (result == 0).then_some(ticks)
     }
 
+    /// Receives and gives back what is there, at most as often as there are buffers: somebody may
+    /// still be sending.
+    pub(crate) fn drain(&mut self) {
+        let buffers: usize = self.side.view.pools().map(crate::PacketPool::buffers).sum();
+        let mut packets = [const { PacketDesc::EMPTY }; sys::BURST];
+        for _ in 0..buffers {
+            let got = self.burst(&mut packets);
+            if got == 0 {
+                return;
+            }
+            self.side.with_app += got;
+            self.release(packets.get_mut(..got).unwrap_or_default());
+        }
+    }
+
     /// Receives at most one burst into `out`.
     #[inline]
     fn burst(&mut self, out: &mut [PacketDesc]) -> usize {

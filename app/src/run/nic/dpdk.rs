@@ -43,7 +43,7 @@ pub fn ports(config: &Config) -> Result<NicConfig, Failure> {
 fn receiver(config: &Config, rx: &Receiver) -> Result<RxConfig, Failure> {
     Ok(RxConfig {
         port: port(&rx.interface, &rx.address)?,
-        buffers: buffers(config.regions.get(rx.region), config.geometry.frame_bytes())?,
+        buffers: buffers(config, rx.region, 0)?,
         ring: ring("rx_ring", config.settings.rx_ring)?,
         flows: FlowPlan { flows: rx.reordered().copied().collect(), isolation: rx.flow_isolation },
     })
@@ -52,7 +52,7 @@ fn receiver(config: &Config, rx: &Receiver) -> Result<RxConfig, Failure> {
 fn sender(config: &Config, tx: &Sender) -> Result<TxConfig, Failure> {
     Ok(TxConfig {
         port: port(&tx.interface, &tx.address)?,
-        buffers: buffers(config.regions.get(tx.region), super::tx_buf_size(config))?,
+        buffers: buffers(config, tx.region, super::tx_buf_size(config))?,
         ring: ring("tx_ring", config.settings.tx_ring)?,
         eth_src: tx.offload_eth_src,
     })
@@ -70,25 +70,28 @@ fn port(name: &str, address: &Address) -> Result<PortAddress, Failure> {
     }
 }
 
-/// The buffers of `region`, for frames of `frame_bytes`.
-fn buffers(region: Option<&Region>, frame_bytes: usize) -> Result<Buffers, Failure> {
+/// The buffers of a region, each of at least `room_bytes`.
+fn buffers(config: &Config, region: usize, room_bytes: usize) -> Result<Buffers, Failure> {
+    let region = config.regions.get(region);
     let region = region.ok_or_else(|| failure(ExitCode::Internal, "a queue without a region"))?;
-    let pages = match region.kind {
-        RegionKind::Huge => Pages::Huge,
+    let (pages, frame_bytes) = (pages(region)?, config.geometry.frame_bytes());
+    Ok(Buffers { count: region.buffers, frame_bytes, room_bytes, pages })
+}
+
+fn pages(region: &Region) -> Result<Pages, Failure> {
+    match region.kind {
+        RegionKind::Huge => Ok(Pages::Huge),
         // A port pins what it reaches; nothing else reads it while the CPU reorders.
-        RegionKind::Host | RegionKind::HostPinned => Pages::Plain,
-        RegionKind::Device => {
-            return Err(failure(
-                ExitCode::Device,
-                format!(
-                    "memory region `{}` is of kind `device`: packets by DPDK lie in host memory so \
-                     far; write `host_pinned`, `host` or `huge`",
-                    region.name
-                ),
-            ));
-        }
-    };
-    Ok(Buffers { count: region.buffers, frame_bytes, pages })
+        RegionKind::Host | RegionKind::HostPinned => Ok(Pages::Plain),
+        RegionKind::Device => Err(failure(
+            ExitCode::Device,
+            format!(
+                "memory region `{}` is of kind `device`: packets by DPDK lie in host memory so \
+                 far; write `host_pinned`, `host` or `huge`",
+                region.name
+            ),
+        )),
+    }
 }
 
 fn ring(key: &str, descriptors: u32) -> Result<u16, Failure> {
@@ -157,8 +160,8 @@ mod running {
         let count = left_standing();
         if count > 0 {
             talk.error(format_args!(
-                "tensorwire: DPDK: {count} things could not be taken down (ports, rules, pools \
-                 whose buffers somebody still has)"
+                "tensorwire: DPDK could not be taken down: {count} of its ports, rules and pools \
+                 (a buffer that somebody still has keeps its pool)"
             ));
         }
     }
@@ -247,8 +250,13 @@ mod tests {
         let (rx, tx) = (rx.expect("a receiver"), tx.expect("a sender"));
         let port = PortAddress::Virtual("net_ring0".to_owned());
         assert_eq!((&rx.port, &tx.port), (&port, &port));
-        let buffers = |frame_bytes| Buffers { count: 51_200, frame_bytes, pages: Pages::Plain };
-        assert_eq!((rx.buffers, tx.buffers), (buffers(1240), buffers(2048)));
+        let buffers = |room_bytes| Buffers {
+            count: 51_200,
+            frame_bytes: 1240,
+            room_bytes,
+            pages: Pages::Plain,
+        };
+        assert_eq!((rx.buffers, tx.buffers), (buffers(0), buffers(2048)));
         assert_eq!((rx.ring, tx.ring, tx.eth_src), (8192, 8192, true));
         assert!(rx.flows.isolation);
         let ids: Vec<u32> = rx.flows.flows.iter().map(|flow| flow.id).collect();
@@ -279,7 +287,7 @@ mod tests {
             buffers: 7,
             buffer_bytes: 1240,
         };
-        let pages = |kind| buffers(Some(&region(kind)), 1240).map(|buffers| buffers.pages);
+        let pages = |kind| pages(&region(kind));
         assert_eq!(pages(RegionKind::Huge), Ok(Pages::Huge));
         assert_eq!(pages(RegionKind::Host), Ok(Pages::Plain));
         assert_eq!(pages(RegionKind::HostPinned), Ok(Pages::Plain));

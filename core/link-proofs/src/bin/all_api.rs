@@ -315,6 +315,7 @@ fn machines() {
         Poller::<'static, Device, MAX_SPLIT>::under_way,
         Poller::<'static, Device, MAX_SPLIT>::drained,
         Poller::<'static, Device, MAX_SPLIT>::rx,
+        Poller::<'static, Device, MAX_SPLIT>::reclaim::<Device>,
         SplitQueue::<'static, Device, MAX_SPLIT>::close,
         on_signal,
         Transmitter::<Device, Device>::new,

@@ -205,3 +205,22 @@ fn proves_what_the_poller_has_seen() {
     assert_eq!(look(&mut poller, 1, 7_002), None, "the first that is short");
     assert_eq!(look(&mut poller, 1, 7_003), Some(Nanos(50)));
 }
+
+/// A run that is stopped: the NIC gets every buffer back.
+#[test]
+fn what_is_on_its_way_when_both_have_ended_goes_back() {
+    on_a_big_stack(|| {
+        let mut link = SplitLink::new();
+        let (mut poller, mut queue) =
+            link.split(Nic::new(60), Noting::default(), 32, 100).expect("legal");
+        assert_eq!(poller.step(), Next::Again);
+        let mut came = taken(&mut queue, 10);
+        queue.release(&mut came[..4]);
+        assert_eq!(poller.under_way(), (22, 4));
+        queue.close();
+        poller.reclaim(&mut queue);
+        assert_eq!(poller.under_way(), (0, 0));
+        // 32 were received, of which 6 are still with the producer.
+        assert_eq!((poller.rx().back.len(), poller.rx().free), (26, 94));
+    });
+}

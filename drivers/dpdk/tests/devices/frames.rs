@@ -89,6 +89,24 @@ fn a_full_wire_takes_no_more_and_loses_nothing() {
     });
 }
 
+/// A run that is interrupted: what is on its way keeps no memory.
+#[test]
+fn frames_that_nobody_received_go_back_to_the_sender() {
+    alone("frames::frames_that_nobody_received_go_back_to_the_sender", || {
+        let eal = eal();
+        let mut wire = Wire::rings(&eal, 511, FRAME);
+        let (mut tx, _rx) = wire.ends();
+        for _ in 0..200 {
+            tx.send(FRAME, |frame| frame.fill(7)).expect("room");
+        }
+        tx.flush();
+        let pools = [wire.tx_pool.clone(), wire.rx_pool.clone()];
+        assert_eq!(pools[0].available(), 511 - 200 - 56, "64 at a time are taken from the pool");
+        drop(wire);
+        assert_eq!(pools.map(|pool| pool.available()), [511, 511]);
+    });
+}
+
 #[test]
 fn a_packet_of_another_driver_is_neither_read_nor_released() {
     alone("frames::a_packet_of_another_driver_is_neither_read_nor_released", || {

@@ -1,0 +1,284 @@
+//! Runs over DPDK's virtual devices: rings and memif, which need neither a NIC nor a privilege.
+//! Interfaces of the kernel are in `two_hosts.rs`. Without DPDK in the build each test says that it
+//! is skipped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tensorwire_tests::yaml::{Small, Yaml};
+use tensorwire_tests::{Output, Workplace, report, shared, with_dpdk};
+
+/// Images of the capture.
+const IMAGES: u64 = 256;
+
+/// Frames of the capture.
+const FRAMES: u64 = IMAGES * 128;
+
+/// Receiver and sender on the one port of a ring: what is sent is received there.
+fn on_a_ring(yaml: Yaml) -> Yaml {
+    yaml.set("loopback", "\"\"").set("address", "net_ring0")
+}
+
+/// The receiver's end of a memif pair, or the sender's; the socket lies in `place`.
+fn memif(place: &Workplace, role: &str) -> String {
+    let socket = place.file("memif.sock");
+    let number = u8::from(role == "client");
+    let socket = socket.display();
+    format!("\"net_memif{number},role={role},id=0,rsize=12,socket={socket},socket-abstract=no\"")
+}
+
+/// Two ports of one process, joined by memif, in the routable layout.
+fn on_memif(place: &Workplace) -> Yaml {
+    Yaml::shipped("resnet50_wire_loopback.yaml")
+        .set_at("\"tx_port\"", "address", memif(place, "client"))
+        .set_at("\"rx_port\"", "address", memif(place, "server"))
+        .set("eth_dst_addr", "\"02:00:00:00:00:02\"")
+        .set("seq_bit_offset", 336)
+        .set("seq_bit_width", 16)
+}
+
+#[track_caller]
+fn number(summary: &Value, path: &str) -> u64 {
+    let found = summary.pointer(path).and_then(Value::as_u64);
+    found.unwrap_or_else(|| panic!("no number {path}: {summary:#}"))
+}
+
+/// Everything came, nothing else, and everything was taken down.
+#[track_caller]
+fn assert_whole(output: &Output, images: u64, frames: u64) {
+    assert_eq!(output.code, Some(0), "{}\n{}", output.stdout, output.stderr);
+    let summary = output.json();
+    for (path, expected) in [
+        ("/images/delivered", images),
+        ("/images/expected", images),
+        ("/packets/offered", frames),
+        ("/packets/placed", frames),
+        ("/nic/missed", 0),
+        ("/nic/errors", 0),
+        ("/nic/no_buffer", 0),
+        ("/discontinuities", 0),
+        ("/join/wire", 0),
+    ] {
+        assert_eq!(number(&summary, path), expected, "{path}: {summary:#}");
+    }
+    for (cause, count) in summary["partial_by"].as_object().expect("causes") {
+        assert_eq!(count, 0, "partial by {cause}");
+    }
+    assert!(!output.stderr.contains("could not be taken down"), "{}", output.stderr);
+}
+
+/// Run-time folders of DPDK whose process is gone.
+fn left_behind() -> Vec<PathBuf> {
+    let places = ["/var/run/dpdk", "/tmp/dpdk"];
+    let entries = places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten());
+    let dead = |folder: &PathBuf| {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let pid = name.strip_prefix("tensorwire-");
+        // One that lived when it was listed has taken its folder along.
+        pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) && folder.exists()
+    };
+    entries.flatten().map(|entry| entry.path()).filter(dead).collect()
+}
+
+/// No run has left more of them than there were: a process that was killed leaves its own.
+#[track_caller]
+fn assert_nothing_left(before: &[PathBuf]) {
+    let left: Vec<PathBuf> =
+        left_behind().into_iter().filter(|folder| !before.contains(folder)).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+#[test]
+fn rings_and_memif_bring_the_features_of_the_software_nic() {
+    if !with_dpdk("dpdk: features") {
+        return;
+    }
+    let place = Workplace::new();
+    place.write("sw.yaml", Yaml::shipped("resnet50_routable_loopback.yaml"));
+    place.write("ring.yaml", on_a_ring(Yaml::shipped("resnet50_routable_loopback.yaml")));
+    place.write("memif.yaml", on_memif(&place));
+    let images = shared("CIFAR-10 images over DPDK (made-up ones are sent)").map_or_else(
+        || ["--synthetic".to_owned(), "5".to_owned()],
+        |shared| {
+            let file = shared.join("data/cifar10_test_1000.bin").display().to_string();
+            ["--cifar10".to_owned(), file]
+        },
+    );
+    let count = IMAGES.to_string();
+    let prepare = [&images[0], &images[1], "--num-images", &count, "--config", "sw.yaml"];
+    let _ = place.tensorwire(&[&["prepare"], &prepare[..]].concat()).expect_code(0);
+    let model = "models/resnet18_features.onnx";
+    let export = ["--arch", "resnet18", "--weights", "seed:5", "--output", model];
+    let _ = place.tensorwire(&[&["export-model"], &export[..]].concat()).expect_code(0);
+    let run = |name: &str| {
+        let (config, features) = (format!("{name}.yaml"), format!("{name}.npy"));
+        let args = ["--no-pin", "--json", "--model", "resnet18", "--expected-images", &count];
+        let args = [&["run", &config], &args[..], &["--features", &features]].concat();
+        let output = place.tensorwire(&args);
+        assert_whole(&output, IMAGES, FRAMES);
+        assert_eq!(number(&output.json(), "/batches"), 8);
+        (output, fs::read(place.file(&features)).expect("a file"))
+    };
+    let (_, software) = run("sw");
+    for name in ["ring", "memif"] {
+        let (output, features) = run(name);
+        assert!(features == software, "{name}: other features than over the software NIC");
+        let said = &output.stderr;
+        assert!(said.contains("flows are matched in software: the device has no such"), "{said}");
+        assert!(said.contains(&format!("sent {FRAMES}/{FRAMES} frames in ")), "{said}");
+    }
+}
+
+/// A small geometry on a ring, and its capture of 64 images: 256 frames.
+fn small(change: impl Fn(Yaml) -> Yaml) -> Workplace {
+    let place = Workplace::new();
+    place.write("c.yaml", change(on_a_ring(Yaml::small(Small::MINI))));
+    let args = ["prepare", "--synthetic", "5", "--num-images", "64", "--config", "c.yaml"];
+    let _ = place.tensorwire(&args).expect_code(0);
+    place
+}
+
+const SMALL: [&str; 7] =
+    ["run", "c.yaml", "--json", "--backend", "none", "--expected-images", "64"];
+
+#[test]
+fn a_poller_of_its_own_brings_the_same() {
+    if !with_dpdk("dpdk: split") {
+        return;
+    }
+    let place = small(|yaml| yaml.with("tensorwire", "{rx_poll: split}"));
+    assert_whole(&place.tensorwire(&[&SMALL[..], &["--no-pin"]].concat()), 64, 256);
+}
+
+#[test]
+fn two_processes_over_memif_and_a_flow_that_nobody_sends() {
+    if !with_dpdk("dpdk: two processes") {
+        return;
+    }
+    let place = Workplace::new();
+    place.write("c.yaml", on_memif(&place));
+    let other = on_memif(&place).set_at("match", "udp_dst", 4097).set("udp_dst_port", 4097);
+    place.write("other.yaml", other);
+    let args = ["prepare", "--synthetic", "5", "--num-images", "64", "--config", "c.yaml"];
+    let _ = place.tensorwire(&args).expect_code(0);
+    let run = |rx: &str, more: &[&str]| {
+        let receive = [&["run", rx, "--mode", "rx"], &SMALL[2..], &["--no-pin"], more].concat();
+        let mut rx = place.start(&receive);
+        rx.wait_until_ready();
+        let tx = place.tensorwire(&["run", "c.yaml", "--mode", "tx", "--no-pin", "--json"]);
+        let sent = number(&tx.expect_code(0).json(), "/tx/sent");
+        assert_eq!(sent, 64 * 128);
+        rx.wait()
+    };
+    assert_whole(&run("c.yaml", &[]), 64, 64 * 128);
+    // The same frames to a receiver of another port: seen, counted, and none of its business.
+    let other = run("other.yaml", &["--seconds", "4"]).expect_code(4).json();
+    assert_eq!(number(&other, "/packets/other_flow"), 64 * 128);
+    assert_eq!(number(&other, "/images/delivered"), 0);
+}
+
+#[test]
+fn threads_sit_where_the_configuration_says_or_the_run_is_refused() {
+    if !with_dpdk("dpdk: cores") {
+        return;
+    }
+    let core = 0;
+    let on = |yaml: Yaml, core: u32| {
+        let yaml = yaml.set_at("\"tx_q_0\"", "cpu_core", core).set("master_core", core);
+        let yaml = yaml.set_at("\"rx_q_0\"", "cpu_core", core);
+        let yaml = yaml.set_at("bench_tx:", "cpu_core", core);
+        yaml.set_at("bench_rx:", "cpu_core", core).set_at("inference:", "cpu_core", core)
+    };
+    let place = small(|yaml| on(yaml, core));
+    let mut running = place.start(&["run", "c.yaml", "--json", "--backend", "none", "--loop"]);
+    running.wait_until_ready();
+    let tasks = format!("/proc/{}/task", running.id());
+    let read = |task: &Path, file: &str| fs::read_to_string(task.join(file)).unwrap_or_default();
+    let mut seen = Vec::new();
+    // The main thread is pinned after the others are made.
+    thread::sleep(Duration::from_millis(300));
+    for task in fs::read_dir(tasks).expect("threads").flatten() {
+        let status = read(&task.path(), "status");
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        seen.push((
+            read(&task.path(), "comm").trim().to_owned(),
+            line.map(|l| l.trim().to_owned()),
+        ));
+    }
+    running.signal("TERM");
+    let _ = running.wait();
+    for name in ["tw-producer", "tw-consumer", "tw-sender", "tensorwire"] {
+        let pinned = (name.to_owned(), Some(core.to_string()));
+        assert!(seen.contains(&pinned), "{name}: {seen:?}");
+    }
+    let place = small(|yaml| on(yaml, 1000));
+    let refused = place.tensorwire(&SMALL).expect_code(3);
+    assert!(refused.stderr.contains("no core 1000"), "{}", refused.stderr);
+}
+
+/// A start that fails says why with exit code 5, whatever was up by then is taken down, and the
+/// next start finds nothing of it.
+#[test]
+fn failed_starts_say_why_and_leave_nothing() {
+    if !with_dpdk("dpdk: failed starts") {
+        return;
+    }
+    let there = left_behind();
+    let huge = fs::read_to_string("/proc/sys/vm/nr_hugepages").is_ok_and(|n| n.trim() != "0");
+    let at = |address: &'static str| move |yaml: Yaml| yaml.set("address", address);
+    let kind = |kind: &'static str| move |yaml: Yaml| yaml.set_at("Data_RX", "kind", kind);
+    type Change = Box<dyn Fn(Yaml) -> Yaml>;
+    let cases: [(&str, Change, &str); 5] = [
+        ("options", Box::new(at("\"net_memif0,role=nobody\"")), "DPDK: net_memif0: attach"),
+        ("no interface", Box::new(at("nosuchif0")), "DPDK: net_af_packet0: attach"),
+        ("no NIC", Box::new(at("\"0000:ff:1f.7\"")), "DPDK: "),
+        ("memory of a GPU", Box::new(kind("device")), "is of kind `device`"),
+        ("huge pages", Box::new(kind("huge")), "huge pages of 2 MiB"),
+    ];
+    for (what, change, said) in cases {
+        if what == "huge pages" && huge {
+            report("skipped: dpdk: a region of huge pages is refused: there are some");
+            continue;
+        }
+        let place = small(change);
+        let output = place.tensorwire(&[&SMALL[..], &["--no-pin"]].concat()).expect_code(5);
+        assert!(output.stderr.contains(said), "{what}: {}", output.stderr);
+        assert_eq!(output.stdout, "", "{what}");
+    }
+    let place = small(|yaml| yaml);
+    let flag = [&SMALL[..], &["--no-pin", "--sim-tx", "wire"]].concat();
+    let _ = place.tensorwire(&flag).expect_code(2);
+    // The model is loaded when the ports are attached: a broken one is told then.
+    let broken = small(|yaml| yaml.set("onnx_path", "\"models/broken.onnx\""));
+    broken.write("models/broken.onnx", "no model");
+    let output = broken.tensorwire(&["run", "c.yaml", "--no-pin", "--backend", "onnx"]);
+    assert!(matches!(output.code, Some(5 | 7)), "{:?}: {}", output.code, output.stderr);
+    assert_nothing_left(&there);
+}
+
+#[test]
+fn a_hundred_runs_leave_nothing() {
+    if !with_dpdk("dpdk: a hundred runs") {
+        return;
+    }
+    let place = small(|yaml| yaml);
+    let (before, there) = (place.files(), left_behind());
+    for round in 0..100 {
+        // A run that is interrupted is taken down the same way.
+        if round % 10 == 9 {
+            let args = ["run", "c.yaml", "--json", "--backend", "none", "--no-pin", "--loop"];
+            let mut running = place.start(&args);
+            running.wait_until_ready();
+            running.signal(if round % 20 == 9 { "INT" } else { "TERM" });
+            let output = running.wait();
+            assert!(!output.stderr.contains("could not be taken down"), "{}", output.stderr);
+            continue;
+        }
+        assert_whole(&place.tensorwire(&[&SMALL[..], &["--no-pin"]].concat()), 64, 256);
+    }
+    assert_nothing_left(&there);
+    assert_eq!(place.files(), before);
+}
