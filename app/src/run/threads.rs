@@ -199,8 +199,8 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
     pinned.map(|()| producer)
 }
 
-/// Runs the poller of a split receive side to its end, and gives it back. `sent` is raised when all frames are on the
-/// wire; the producer is told when all that came of them is on its way to it.
+/// Runs the poller of a split receive side to its end, and gives it back. `sent` is raised when all
+/// frames are on the wire; the producer is told when all that came of them is on its way to it.
 ///
 /// # Errors
 ///
