@@ -16,6 +16,7 @@ use tensorwire_onnx::{
 
 use crate::entry::{self, EntryError};
 use crate::key::{EngineKey, GpuIdentity, Parts};
+use crate::planted::planted;
 use crate::runtime::{
     BuildRequest, BuildStep, Engine, EngineTensor, Precision, Runtime, RuntimeError, as_model,
 };
@@ -164,7 +165,7 @@ fn fits(tensors: &[EngineTensor], expect: &ModelExpect) -> Result<(IoPlan, Profi
         Some(profile) => profile,
         None => return Err("its input has an open batch and no profile".into()),
     };
-    if images < profile.min || images > profile.max {
+    if (images < profile.min || images > profile.max) && !planted!(ProfileUnchecked) {
         return Err(format!(
             "its profile takes {} to {} images, one inference has {images}",
             profile.min, profile.max
@@ -225,7 +226,7 @@ pub fn prepare<R: Runtime>(
         Err(Some(why)) => reasons.push(why),
         Err(None) => reasons.extend(neighbours(path, &key)),
     }
-    if request.rebuild == Rebuild::Refused {
+    if request.rebuild == Rebuild::Refused && !planted!(RebuildAnyway) {
         if reasons.is_empty() {
             reasons.push(format!("{}: there is no such file", file.display()));
         }
@@ -271,6 +272,7 @@ fn plain<R: Runtime>(
         Err(error) => return Err(said(error.to_string())),
         // One of our files under another name: what it says of itself counts.
         Ok(entry) => match key.and_then(|key| key.difference(&entry.key)) {
+            Some(_) if planted!(PlainTrusted) => entry.body,
             Some(difference) => return Err(said(format!("built for {difference}"))),
             None => entry.body,
         },
@@ -389,8 +391,9 @@ fn build<R: Runtime>(
 /// and no different, so what is wrong with the file does not matter.
 fn read_timings(file: &Path, key: &EngineKey, usable: bool) -> Option<Vec<u8>> {
     let entry = usable.then(|| entry::read(file).ok()).flatten()?;
-    key.machine().difference(&entry.key).is_none().then_some(entry.body)
+    let ours = key.machine().difference(&entry.key).is_none() || planted!(StaleTimes);
+    ours.then_some(entry.body)
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -21,6 +21,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::key::{EngineKey, hex};
+use crate::planted::planted;
 
 /// First line of every file of ours.
 const MAGIC: &str = "tensorwire engine 1\n";
@@ -88,7 +89,7 @@ pub fn parse(bytes: &[u8]) -> Result<Entry, EntryError> {
     if body.len() != promised {
         return Err(EntryError::Length { promised, given: body.len() });
     }
-    if hex(&Sha256::digest(body)) != sum {
+    if hex(&Sha256::digest(body)) != sum && !planted!(ChecksumUnread) {
         return Err(EntryError::Checksum);
     }
     Ok(Entry { key: key.to_owned(), body: body.to_vec() })
@@ -149,7 +150,8 @@ fn fill(path: &Path, key: &EngineKey, body: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     let sum = hex(&Sha256::digest(body));
     write!(file, "{MAGIC}{}bytes {}\nsha256 {sum}\n\n", key.lines(), body.len())?;
-    file.write_all(body)?;
+    let written = if planted!(BodyCut) { body.len() - 1 } else { body.len() };
+    file.write_all(&body[..written])?;
     // Before the rename: after a power cut the new name must not stand for nothing.
     file.sync_all()
 }

@@ -17,6 +17,7 @@ use tensorwire_core::burst::{Burst, InFlight, PoolId};
 use tensorwire_core::port::{Event, Infer, Outputs, StageError, Ticket};
 
 use crate::gpu::{BatchMemory, Gpu};
+use crate::planted::planted;
 use crate::runtime::Context;
 
 mod lane;
@@ -154,20 +155,23 @@ impl<C: Context, G: Gpu, B: BatchMemory> TrtInfer<C, G, B> {
             return Err(mistake::FULL);
         }
         let Sizes { batch, full, least, image_bytes, .. } = self.sizes;
-        let base = self.memory.address(input.index()).filter(|_| input.pool() == self.pool);
+        let ours = input.pool() == self.pool || planted!(OtherPool);
+        let base = self.memory.address(input.index()).filter(|_| ours);
         let base = base.ok_or(mistake::BUFFER)?;
         // What is added to reach the engine's least size are images of the same buffer; their rows
         // are not looked at. They must be there to be read.
-        let run = images.max(least);
+        let run = if planted!(Unpadded) { images } else { images.max(least) };
         let inside = first.checked_add(run).is_some_and(|end| end <= batch);
         if images == 0 || images > full || !inside {
             return Err(mistake::IMAGES);
         }
-        let slot = (self.oldest + self.pending) % self.slots.len();
+        let slot =
+            if planted!(SameRows) { 0 } else { (self.oldest + self.pending) % self.slots.len() };
         let whole = images == full && first.is_multiple_of(full);
         let part = (first / full) as usize;
         let graph = whole.then(|| self.graph_number(slot, input.index(), part));
-        let address = base + u64::from(first) * image_bytes;
+        let offset = if planted!(FirstForgotten) { 0 } else { u64::from(first) * image_bytes };
+        let address = base + offset;
         let graph = graph.filter(|&graph| graph < self.graphs.len());
         Ok(Place { address, run, slot, lane: slot % self.lanes.len(), graph })
     }
@@ -175,14 +179,15 @@ impl<C: Context, G: Gpu, B: BatchMemory> TrtInfer<C, G, B> {
     /// The graph of a set of rows, a batch buffer, and a part of it.
     fn graph_number(&self, slot: usize, buffer: u16, part: usize) -> usize {
         let parts = (self.sizes.batch / self.sizes.full) as usize;
-        (slot * usize::from(self.memory.buffers()) + usize::from(buffer)) * parts + part
+        let buffer = if planted!(GraphOfFirst) { 0 } else { usize::from(buffer) };
+        (slot * usize::from(self.memory.buffers()) + buffer) * parts + part
     }
 
     /// Enqueues everything that one submission is made of.
     fn enqueue(&mut self, place: &Place, ready: Event) -> Result<(), StageError> {
         let lane = &mut self.lanes[place.lane];
         let slot = &mut self.slots[place.slot];
-        if ready != Event::DONE {
+        if ready != Event::DONE && !planted!(ReorderUnawaited) {
             self.gpu.wait_for(&lane.stream, ready)?;
         }
         if let Some(graph) = place.graph.and_then(|graph| self.graphs.get(graph)) {
@@ -201,7 +206,7 @@ impl<C: Context, G: Gpu, B: BatchMemory> TrtInfer<C, G, B> {
     /// Says once that a size has no graph.
     fn tell_size(&mut self, place: &Place, images: u32) {
         let other = !self.graphs.is_empty() && place.graph.is_none();
-        if other && !self.other_size_said {
+        if other && (!self.other_size_said || planted!(SaidAgain)) {
             self.other_size_said = true;
             (self.say)(Note::OtherSize { images });
         }
@@ -210,7 +215,11 @@ impl<C: Context, G: Gpu, B: BatchMemory> TrtInfer<C, G, B> {
     /// Waits until nothing of a stream is under way. If that fails the GPU is lost, and with it
     /// whatever ran on it.
     fn quiet(&mut self, lane: usize, error: StageError) -> StageError {
+        if planted!(FreedEarly) {
+            return error;
+        }
         match self.gpu.synchronize(&self.lanes[lane].stream) {
+            _ if planted!(LostUnseen) => error,
             Ok(()) => error,
             Err(lost) => StageError { fatal: true, ..lost },
         }
@@ -255,7 +264,8 @@ impl<C: Context, G: Gpu, B: BatchMemory> TrtInfer<C, G, B> {
         if self.pending == 0 {
             return None;
         }
-        let came = self.gpu.wait(&self.slots[self.oldest].event);
+        let event = &self.slots[self.oldest].event;
+        let came = if planted!(ResultEarly) { Ok(()) } else { self.gpu.wait(event) };
         Some(self.report(came, take))
     }
 }
@@ -270,7 +280,7 @@ impl<C: Context, G: Gpu, B: BatchMemory> Infer for TrtInfer<C, G, B> {
         ready: Event,
     ) -> Result<(), StageError> {
         let place = self.place(input, first, images)?;
-        let _entered = self.gpu.enter()?;
+        let _entered = (!planted!(NotEntered)).then(|| self.gpu.enter()).transpose()?;
         self.tell_size(&place, images);
         if let Err(error) = self.enqueue(&place, ready) {
             self.failed_lane = place.lane;
@@ -300,8 +310,8 @@ impl<C: Context, G: Gpu, B: BatchMemory> Infer for TrtInfer<C, G, B> {
             return None;
         }
         match self.gpu.done(&self.slots[self.oldest].event) {
-            Ok(false) => None,
-            Ok(true) => Some(self.report(Ok(()), take)),
+            Ok(false) if !planted!(IdleEarly) => None,
+            Ok(_) => Some(self.report(Ok(()), take)),
             Err(error) => Some(self.report(Err(error), take)),
         }
     }
@@ -320,7 +330,7 @@ impl<C: Context, G: Gpu, B: BatchMemory> Drop for TrtInfer<C, G, B> {
         for lane in &self.lanes {
             // What runs still uses what is dropped next. If this fails the GPU is lost, and nothing
             // runs on it.
-            let _ = self.gpu.synchronize(&lane.stream);
+            let _ = if planted!(GoneEarly) { Ok(()) } else { self.gpu.synchronize(&lane.stream) };
         }
         // Here, as long as the GPU is entered: TensorRT frees what it has on the current one.
         self.graphs = Box::default();
@@ -329,4 +339,4 @@ impl<C: Context, G: Gpu, B: BatchMemory> Drop for TrtInfer<C, G, B> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

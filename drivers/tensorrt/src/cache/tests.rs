@@ -104,7 +104,7 @@ fn is_built(source: &Source) -> bool {
 }
 
 #[test]
-fn an_engine_is_built_once_and_kept_with_a_header_of_plain_text() {
+pub(crate) fn an_engine_is_built_once_and_kept_with_a_header_of_plain_text() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     let Source::Built(Some(file)) = place.ready(&mut runtime) else { panic!("not built") };
     assert_eq!(place.steps, [0, 1, 2]);
@@ -135,7 +135,7 @@ fn an_engine_is_built_once_and_kept_with_a_header_of_plain_text() {
 }
 
 #[test]
-fn e01_an_engine_of_another_tensorrt_is_seen_before_it_is_loaded() {
+pub(crate) fn e01_an_engine_of_another_tensorrt_is_seen_before_it_is_loaded() {
     let mut place = Place::new();
     place.ready(&mut FakeRuntime::new([10, 3, 0], 121));
     let old = place.engines();
@@ -159,7 +159,7 @@ fn e01_an_engine_of_another_tensorrt_is_seen_before_it_is_loaded() {
 }
 
 #[test]
-fn e02_the_content_of_the_model_counts_not_its_name_or_age() {
+pub(crate) fn e02_the_content_of_the_model_counts_not_its_name_or_age() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     place.ready(&mut runtime);
     place.put("m.onnx", &model(-1, "b"));
@@ -180,7 +180,7 @@ fn e02_the_content_of_the_model_counts_not_its_name_or_age() {
 }
 
 #[test]
-fn e03_two_gpus_share_a_folder_without_undoing_each_others_work() {
+pub(crate) fn e03_two_gpus_share_a_folder_without_undoing_each_others_work() {
     let mut place = Place::new();
     let (mut spark, mut hopper) = (runtime(), FakeRuntime::new([10, 11, 0], 90));
     place.ready(&mut spark);
@@ -196,7 +196,7 @@ fn e03_two_gpus_share_a_folder_without_undoing_each_others_work() {
 }
 
 #[test]
-fn e06_a_fixed_batch_that_is_not_ours_is_refused_before_any_build() {
+pub(crate) fn e06_a_fixed_batch_that_is_not_ours_is_refused_before_any_build() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     for (bytes, shapes) in [
         (model(1, ""), "model [1,3,16,16], config [4,3,16,16]"),
@@ -224,7 +224,7 @@ fn e06_a_fixed_batch_that_is_not_ours_is_refused_before_any_build() {
 }
 
 #[test]
-fn e07_names_and_types_are_refused_before_any_build_with_the_models_own() {
+pub(crate) fn e07_names_and_types_are_refused_before_any_build_with_the_models_own() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     let input = |name, elem| tensor(name, elem, &[-1, 3, 16, 16]);
     let rows = |name, dim| tensor(name, ElemType::Fp32, &[-1, dim]);
@@ -257,7 +257,7 @@ fn e07_names_and_types_are_refused_before_any_build_with_the_models_own() {
 }
 
 #[test]
-fn e07_a_plain_plan_of_another_model_is_refused_by_its_own_tensors() {
+pub(crate) fn e07_a_plain_plan_of_another_model_is_refused_by_its_own_tensors() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     let other = model_of(
         vec![tensor("data", ElemType::Fp16, &[-1, 3, 16, 16])],
@@ -273,7 +273,7 @@ fn e07_a_plain_plan_of_another_model_is_refused_by_its_own_tensors() {
 }
 
 #[test]
-fn e08_a_batch_outside_the_profile_is_refused_before_any_build() {
+pub(crate) fn e08_a_batch_outside_the_profile_is_refused_before_any_build() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     let all = [(4, 4, 2), (4, 3, 8), (5, 6, 8), (0, 4, 8), (1, 4, 0)];
     for (min, opt, max) in all {
@@ -289,7 +289,7 @@ fn e08_a_batch_outside_the_profile_is_refused_before_any_build() {
 }
 
 #[test]
-fn e08_a_plain_plan_whose_profile_is_too_small_is_not_used() {
+pub(crate) fn e08_a_plain_plan_whose_profile_is_too_small_is_not_used() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     let plan = runtime.plan(&model(-1, "a"), Some(Profile { min: 1, opt: 2, max: 2 }));
     place.put("m.engine", &plan);
@@ -302,7 +302,7 @@ fn e08_a_plain_plan_whose_profile_is_too_small_is_not_used() {
 }
 
 #[test]
-fn e10_another_precision_is_another_engine() {
+pub(crate) fn e10_another_precision_is_another_engine() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     for precision in [Precision::Fp16, Precision::Int8, Precision::Fp32] {
         place.precision = precision;
@@ -318,7 +318,7 @@ fn e10_another_precision_is_another_engine() {
 }
 
 #[test]
-fn a_plain_plan_at_the_path_itself_is_used_and_said_to_be_unknown() {
+pub(crate) fn a_plain_plan_at_the_path_itself_is_used_and_said_to_be_unknown() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     let plan = runtime.plan(&model(-1, "a"), Some(Profile { min: 2, opt: 4, max: 4 }));
     place.put("m.engine", &plan);
@@ -333,7 +333,7 @@ fn a_plain_plan_at_the_path_itself_is_used_and_said_to_be_unknown() {
 }
 
 #[test]
-fn a_plain_plan_of_another_version_is_refused_by_name_and_one_is_built_beside_it() {
+pub(crate) fn a_plain_plan_of_another_version_is_refused_by_name_and_one_is_built_beside_it() {
     let mut place = Place::new();
     let older = FakeRuntime::new([8, 6, 1], 121);
     place.put("m.engine", &older.plan(&model(-1, "a"), None));
@@ -350,7 +350,7 @@ fn a_plain_plan_of_another_version_is_refused_by_name_and_one_is_built_beside_it
 }
 
 #[test]
-fn one_of_our_files_under_the_plain_name_counts_by_what_it_says() {
+pub(crate) fn one_of_our_files_under_the_plain_name_counts_by_what_it_says() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     place.ready(&mut runtime);
     fs::copy(&place.engines()[0], place.file("m.engine")).expect("it is copied");
@@ -361,7 +361,7 @@ fn one_of_our_files_under_the_plain_name_counts_by_what_it_says() {
 }
 
 #[test]
-fn a_damaged_engine_is_built_again_and_the_damage_named() {
+pub(crate) fn a_damaged_engine_is_built_again_and_the_damage_named() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     place.ready(&mut runtime);
     let file = place.engines().remove(0);
@@ -384,7 +384,7 @@ fn a_damaged_engine_is_built_again_and_the_damage_named() {
 }
 
 #[test]
-fn every_byte_of_an_engine_file_is_guarded() {
+pub(crate) fn every_byte_of_an_engine_file_is_guarded() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     place.ready(&mut runtime);
     let good = fs::read(&place.engines()[0]).expect("it was kept");
@@ -401,7 +401,7 @@ fn every_byte_of_an_engine_file_is_guarded() {
 }
 
 #[test]
-fn a_build_that_fails_or_is_stopped_leaves_nothing_behind() {
+pub(crate) fn a_build_that_fails_or_is_stopped_leaves_nothing_behind() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     let error = RuntimeError { fault: RuntimeFault::Build, text: "no engine came of it".into() };
     runtime.build_errors.push_back(error);
@@ -415,7 +415,7 @@ fn a_build_that_fails_or_is_stopped_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_part_of_a_file_from_a_start_that_was_killed_does_no_harm() {
+pub(crate) fn a_part_of_a_file_from_a_start_that_was_killed_does_no_harm() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     place.ready(&mut runtime);
     let file = place.engines().remove(0);
@@ -425,7 +425,7 @@ fn a_part_of_a_file_from_a_start_that_was_killed_does_no_harm() {
 }
 
 #[test]
-fn an_engine_that_cannot_be_kept_runs_all_the_same() {
+pub(crate) fn an_engine_that_cannot_be_kept_runs_all_the_same() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     let source = place.ready(&mut runtime);
     let Source::Built(Some(file)) = source else { panic!("not built") };
@@ -444,16 +444,36 @@ fn an_engine_that_cannot_be_kept_runs_all_the_same() {
 }
 
 #[test]
-fn times_of_another_machine_are_not_used() {
+pub(crate) fn times_of_another_machine_are_not_used() {
     let mut place = Place::new();
     place.ready(&mut runtime());
     let mut other = FakeRuntime::new([10, 11, 0], 90);
     place.ready(&mut other);
     assert_eq!(other.calls[0], Call::Build("fp16".into(), false));
+    // Nor where they lie under the name of ours: what is written in the file decides.
+    let times = |place: &Place| {
+        let files = fs::read_dir(place.folder.path()).expect("a folder");
+        let mut files: Vec<_> = files.map(|entry| entry.expect("an entry").path()).collect();
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "timing"));
+        files
+    };
+    let mut here = Place::new();
+    here.ready(&mut runtime());
+    let (ours, theirs) = (times(&here).remove(0), times(&place));
+    let of_other = theirs.iter().find(|file| file.file_name() != ours.file_name());
+    fs::copy(of_other.expect("two machines"), &ours).expect("it is copied");
+    here.precision = Precision::Fp32;
+    let mut again = runtime();
+    here.ready(&mut again);
+    assert_eq!(again.calls[0], Call::Build("fp32".into(), false));
+    // The build put its own in their place.
+    here.precision = Precision::Int8;
+    here.ready(&mut again);
+    assert!(again.calls.contains(&Call::Build("int8".into(), true)), "{:?}", again.calls);
 }
 
 #[test]
-fn without_a_model_and_without_an_engine_it_is_said_what_is_missing() {
+pub(crate) fn without_a_model_and_without_an_engine_it_is_said_what_is_missing() {
     let (mut place, mut runtime) = (Place::new(), runtime());
     place.with_model = false;
     let text = place.refused(&mut runtime);

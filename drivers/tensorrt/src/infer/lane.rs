@@ -9,6 +9,7 @@ use tensorwire_core::port::{StageError, Ticket};
 
 use super::{Place, Sizes};
 use crate::gpu::Gpu;
+use crate::planted::planted;
 use crate::runtime::Context;
 
 /// An execution context, which one thread may use at a time. It can move to another thread:
@@ -85,7 +86,7 @@ impl<C: Context, G: Gpu> Lane<C, G> {
         let context = &mut self.context.context;
         if self.shape != place.run {
             // Unknown until the call has succeeded.
-            self.shape = 0;
+            self.shape = if planted!(ShapeKept) { place.run } else { 0 };
             let [channels, rows, columns] = sizes.image;
             context.set_shape(&names.input, &[i64::from(place.run), channels, rows, columns])?;
             self.shape = place.run;

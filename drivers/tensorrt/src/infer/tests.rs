@@ -118,7 +118,7 @@ fn of(ticket: u64, value: f32) -> (u64, Vec<f32>) {
 }
 
 #[test]
-fn results_come_one_submission_late_in_order_and_whole() {
+pub(crate) fn results_come_one_submission_late_in_order_and_whole() {
     for setup in ALL {
         let mut bench = Bench::new(setup);
         assert!(bench.stage.take_previous(rows).is_none());
@@ -143,7 +143,7 @@ fn results_come_one_submission_late_in_order_and_whole() {
 }
 
 #[test]
-fn an_idle_stage_gives_its_last_result_without_waiting() {
+pub(crate) fn an_idle_stage_gives_its_last_result_without_waiting() {
     for setup in ALL {
         let mut bench = Bench::new(setup);
         bench.feed(1, 10.0);
@@ -160,7 +160,7 @@ fn an_idle_stage_gives_its_last_result_without_waiting() {
 }
 
 #[test]
-fn graphs_are_recorded_at_start_and_replayed() {
+pub(crate) fn graphs_are_recorded_at_start_and_replayed() {
     for (setup, parts) in [
         (Setup { graphs: true, ..PLAIN }, 1),
         (Setup { graphs: true, full: 2, dual: true, ..PLAIN }, 4),
@@ -186,7 +186,7 @@ fn graphs_are_recorded_at_start_and_replayed() {
 }
 
 #[test]
-fn another_size_is_launched_singly_and_that_is_said_once() {
+pub(crate) fn another_size_is_launched_singly_and_that_is_said_once() {
     let mut bench = Bench::new(Setup { graphs: true, ..PLAIN });
     for images in [3, 5, 3, 8, 1] {
         bench.world.fill(0, 50.0);
@@ -201,7 +201,7 @@ fn another_size_is_launched_singly_and_that_is_said_once() {
 }
 
 #[test]
-fn fewer_images_than_the_engine_takes_are_padded_with_those_of_the_buffer() {
+pub(crate) fn fewer_images_than_the_engine_takes_are_padded() {
     let mut bench = Bench::new(Setup { least: 4, ..PLAIN });
     bench.world.fill(2, 30.0);
     bench.submit_part(2, 4, 1).expect("padded with images 5 to 7");
@@ -212,7 +212,7 @@ fn fewer_images_than_the_engine_takes_are_padded_with_those_of_the_buffer() {
 }
 
 #[test]
-fn what_lies_outside_is_refused_before_anything_is_enqueued() {
+pub(crate) fn what_lies_outside_is_refused_before_anything_is_enqueued() {
     let mut bench = Bench::new(PLAIN);
     let enqueued = bench.world.count(Kind::Enqueue);
     for (first, images) in [(0, 0), (0, 9), (1, 8), (8, 1), (u32::MAX, 2)] {
@@ -231,7 +231,7 @@ fn what_lies_outside_is_refused_before_anything_is_enqueued() {
 }
 
 #[test]
-fn a_call_that_fails_leaves_nothing_that_reads_the_buffer() {
+pub(crate) fn a_call_that_fails_leaves_nothing_that_reads_the_buffer() {
     let calls =
         [Kind::WaitFor, Kind::SetAddress, Kind::Enqueue, Kind::CopyOut, Kind::Record, Kind::Launch];
     for setup in ALL {
@@ -260,19 +260,21 @@ fn a_call_that_fails_leaves_nothing_that_reads_the_buffer() {
 }
 
 #[test]
-fn a_shape_that_is_refused_is_set_again() {
+pub(crate) fn a_shape_that_is_refused_is_set_again() {
     let mut bench = Bench::new(PLAIN);
     bench.world.fail(Kind::SetShape, 0, false);
     bench.submit_part(0, 0, 3).expect_err("refused");
     assert_eq!(bench.stage.last_error(), "what the library says");
     bench.world.fill(0, 5.0);
+    let set = bench.world.count(Kind::SetShape);
     bench.submit_part(0, 0, 3).expect("taken");
+    assert_eq!(bench.world.count(Kind::SetShape), set + 1, "the context still has the old one");
     let (_, got) = bench.stage.drain(rows).expect("one").expect("it is well");
     assert_eq!(got, [5.0, 6.0, 7.0]);
 }
 
 #[test]
-fn when_even_the_wait_fails_the_gpu_is_lost() {
+pub(crate) fn when_even_the_wait_fails_the_gpu_is_lost() {
     let mut bench = Bench::new(PLAIN);
     bench.world.fail(Kind::Enqueue, 0, false);
     // And so does the wait that follows.
@@ -282,7 +284,7 @@ fn when_even_the_wait_fails_the_gpu_is_lost() {
 }
 
 #[test]
-fn an_inference_that_fails_on_the_device_is_reported_under_its_turn() {
+pub(crate) fn an_inference_that_fails_on_the_device_is_reported_under_its_turn() {
     for setup in ALL {
         for kind in [Kind::Wait, Kind::Done] {
             let mut bench = Bench::new(setup);
@@ -303,7 +305,7 @@ fn an_inference_that_fails_on_the_device_is_reported_under_its_turn() {
 }
 
 #[test]
-fn every_call_of_the_start_may_fail() {
+pub(crate) fn every_call_of_the_start_may_fail() {
     let setup = Setup { graphs: true, dual: true, ..PLAIN };
     let calls = [
         Kind::Context,
@@ -330,7 +332,7 @@ fn every_call_of_the_start_may_fail() {
 }
 
 #[test]
-fn a_stage_without_graphs_says_so_and_runs() {
+pub(crate) fn a_stage_without_graphs_says_so_and_runs() {
     for kind in [Kind::BeginCapture, Kind::EndCapture] {
         let world = World::default();
         world.fail(kind, 1, false);
@@ -344,7 +346,7 @@ fn a_stage_without_graphs_says_so_and_runs() {
 }
 
 #[test]
-fn buffers_that_do_not_fit_are_refused_with_the_numbers() {
+pub(crate) fn buffers_that_do_not_fit_are_refused_with_the_numbers() {
     let refused = |setup, memory| {
         let result = start(setup, &World::default(), memory);
         result.err().expect("it does not fit").to_string()
@@ -359,7 +361,7 @@ fn buffers_that_do_not_fit_are_refused_with_the_numbers() {
 }
 
 #[test]
-fn nothing_is_allocated_in_the_loop() {
+pub(crate) fn nothing_is_allocated_in_the_loop() {
     for setup in ALL {
         let mut bench = Bench::new(setup);
         let mut sum = 0.0;
@@ -382,7 +384,7 @@ fn nothing_is_allocated_in_the_loop() {
 }
 
 #[test]
-fn a_stage_that_goes_waits_for_what_runs() {
+pub(crate) fn a_stage_that_goes_waits_for_what_runs() {
     for setup in ALL {
         let mut bench = Bench::new(setup);
         bench.feed(0, 1.0);
