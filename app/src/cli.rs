@@ -1,12 +1,16 @@
 //! The command line: what is asked for, in types. Everything that can be refused without looking at
 //! a file is refused here.
 
+mod trt;
+
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tensorwire_configs::Backend;
+
+pub use trt::{GpuArgs, TrtCommand, TrtLintArgs, TrtVersionArgs};
 
 /// Packets in, features out.
 #[derive(Debug, Parser)]
@@ -43,6 +47,11 @@ pub enum Command {
     Bench(BenchCommand),
     /// Run the pipeline in virtual time under seeded faults, and check every step
     Sim(SimArgs),
+    /// Look at models and engines of TensorRT, build and measure them
+    #[command(subcommand)]
+    Trt(TrtCommand),
+    /// What the GPUs of this machine are doing
+    Gpu(GpuArgs),
 }
 
 /// `bench`.

@@ -4,8 +4,10 @@ pub mod bench;
 pub mod demo;
 pub mod doctor;
 pub mod export;
+pub mod gpu;
 pub mod prepare;
 pub mod sim;
+pub mod trt;
 pub mod validate;
 
 use std::fmt::Display;

@@ -6,7 +6,9 @@ use std::process;
 use clap::Parser;
 use clap::error::ErrorKind;
 use tensorwire::cli::{BenchCommand, Cli, Command};
-use tensorwire::commands::{self, bench, demo, doctor, export, prepare, sim, validate};
+use tensorwire::commands::{
+    self, bench, demo, doctor, export, gpu, prepare, sim, trt, validate,
+};
 use tensorwire::exit::{ExitCode, Failure};
 use tensorwire::run;
 
@@ -46,5 +48,7 @@ fn dispatch(command: &Command) -> Result<ExitCode, Failure> {
         Command::Run(args) => run::run(args),
         Command::Bench(BenchCommand::Reorder(args)) => bench::bench_reorder(args),
         Command::Sim(args) => sim::sim(args),
+        Command::Trt(command) => trt::trt(command),
+        Command::Gpu(args) => gpu::gpu(args),
     }
 }

@@ -156,6 +156,23 @@ impl<R: BufRead + Seek> Reader<R> {
         Ok(Some((number, Value::Fixed)))
     }
 
+    /// Where the next byte is read.
+    pub(crate) const fn position(&self) -> u64 {
+        self.at
+    }
+
+    /// The numbers up to `end`: a repeated field in packed form.
+    pub(crate) fn varints(
+        &mut self,
+        end: u64,
+        mut take: impl FnMut(u64),
+    ) -> Result<(), HeaderErrorKind> {
+        while self.at < end {
+            take(self.varint(end)?);
+        }
+        Ok(())
+    }
+
     /// Moves behind `value`, without reading it.
     pub(crate) fn skip(&mut self, value: Value) -> Result<(), HeaderErrorKind> {
         match value {

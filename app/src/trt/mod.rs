@@ -1,0 +1,3 @@
+//! Tools for TensorRT: each answers one question that its users have.
+
+pub mod lint;
