@@ -234,9 +234,19 @@ pub struct ExportArgs {
     /// Element type of the input
     #[arg(long, value_name = "fp16|int8|fp32", default_value = "fp16")]
     pub input_dtype: String,
-    /// Element type of the weights
-    #[arg(long, value_name = "fp32|fp16", default_value = "fp32")]
+    /// Element type of the weights; qdq = int8 with quantize nodes, which needs --calibrate
+    #[arg(long, value_name = "fp32|fp16|qdq", default_value = "fp32")]
     pub precision: String,
+    /// Capture of the images that int8 is calibrated on
+    #[arg(long, value_name = "CAPTURE")]
+    pub calibrate: Option<PathBuf>,
+    /// At most so many images of it, spread over the capture
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub calibration_images: u32,
+    /// How the largest magnitude of int8 is chosen
+    #[arg(long, value_name = "least-error|min-max", default_value = "least-error")]
+    pub calibration_method: String,
     /// Outputs
     #[arg(long, value_name = "features|logits|both", default_value = "features")]
     pub head: String,

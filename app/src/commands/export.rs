@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::say_all;
 use crate::cli::ExportArgs;
 use crate::exit::{ExitCode, Failure};
-use crate::model::{self, ExportOptions, ExportReport, ModelErrorClass};
+use crate::model::{self, ExportOptions, ExportReport, ModelErrorClass, Precision};
 use crate::run::plan::failure;
 
 /// Writes the model that the arguments ask for.
@@ -21,9 +21,12 @@ pub fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let options = ExportOptions {
         input_type: word("--input-dtype", &args.input_dtype)?,
         precision: word("--precision", &args.precision)?,
-        front: word("--front", &args.front)?,
+        front: front(&args.front)?,
         head: word("--head", &args.head)?,
         check: args.check,
+        calibrate: args.calibrate.clone(),
+        method: word("--calibration-method", &args.calibration_method)?,
+        calibration_images: args.calibration_images as usize,
         ..ExportOptions::new(arch, weights, args.output.clone())
     };
     let report = make(&options)?;
@@ -45,6 +48,14 @@ pub fn make(options: &ExportOptions) -> Result<ExportReport, Failure> {
         };
         failure(exit, error.to_string())
     })
+}
+
+/// The front end is never quantized.
+fn front(text: &str) -> Result<Precision, Failure> {
+    match word("--front", text)? {
+        Precision::Qdq => Err(failure(ExitCode::Usage, "--front: 'qdq' is not fp32 or fp16")),
+        precision => Ok(precision),
+    }
 }
 
 fn word<T: FromStr<Err: Display>>(flag: &str, text: &str) -> Result<T, Failure> {

@@ -61,8 +61,8 @@ pub fn text(reading: &Reading) -> String {
 #[must_use]
 pub fn csv_header() -> &'static str {
     "seconds,gpu,name,gpu_percent,memory_percent,graphics_mhz,sm_mhz,memory_mhz,memory_used_bytes,\
-     memory_free_bytes,power_w,power_limit_w,temperature_c,fan_percent,pstate,compute_mode,throttled\
-     \n"
+     memory_free_bytes,power_w,power_limit_w,temperature_c,fan_percent,pstate,compute_mode,\
+     throttled\n"
 }
 
 /// A reading as one row; what is not told is an empty field. Reasons are separated by `;`.
@@ -126,8 +126,9 @@ mod tests {
     #[test]
     fn a_reading_is_a_few_lines() {
         let expected = "GPU 1 NVIDIA H200 at 0000:4e:00.0\n  utilisation  GPU 98 %, memory 61 %\n  \
-                        clocks       graphics 1980 MHz, SM 1980 MHz, memory 3201 MHz\n  memory       \
-                        used 12288 MiB, free 131072 MiB\n  power        612.3 W of 700.0 W\n  \
+                        clocks       graphics 1980 MHz, SM 1980 MHz, memory 3201 MHz\n  \
+                        memory       used 12288 MiB, free 131072 MiB\n  \
+                        power        612.3 W of 700.0 W\n  \
                         temperature  61 °C, fan –\n  state        P0, compute mode default\n  \
                         throttled    software power cap, hardware thermal slowdown\n";
         assert_eq!(text(&full()), expected);

@@ -10,6 +10,7 @@ use super::arch::Network;
 use super::forward::{self, Answer, Rounding};
 use super::graph::{FEATURES, INPUT, LOGITS};
 use super::options::{ExportOptions, Head, InputType, Precision};
+use super::samples;
 use super::weights::Weights;
 
 /// Images of a check.
@@ -17,6 +18,9 @@ const IMAGES: usize = 2;
 /// Largest relative difference. Both sides compute in fp32 with the same constants, so only the
 /// order of their sums differs; a wrong layer is off by far more.
 const LIMIT: f32 = 1e-3;
+/// The same for int8, whose steps are a part in 127: a network of 50 layers is off by some per
+/// cent.
+const LIMIT_INT8: f32 = 0.15;
 
 /// How far an output is from the plain forward pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -58,10 +62,12 @@ impl fmt::Display for CheckReport {
 pub enum CheckError {
     /// The written file cannot be opened or run.
     Open(OpenError),
+    /// The images that it was calibrated on cannot be had again.
+    Samples(samples::SamplesError),
     /// The written file cannot be run.
     Run(RunError),
-    /// The results differ.
-    Differs(CheckReport),
+    /// The results differ, by more than this relatively.
+    Differs(CheckReport, f32),
     /// The model is to compute in fp16, and values inside it are beyond that.
     Overflow(CheckReport),
 }
@@ -70,9 +76,10 @@ impl fmt::Display for CheckError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open(e) => e.fmt(f),
+            Self::Samples(e) => e.fmt(f),
             Self::Run(e) => write!(f, "cannot be run: {e}"),
-            Self::Differs(report) => {
-                write!(f, "differs from a plain forward pass by more than {LIMIT:.0e}: {report}")
+            Self::Differs(report, limit) => {
+                write!(f, "differs from a plain forward pass by more than {limit:.0e}: {report}")
             }
             Self::Overflow(report) => {
                 write!(f, "leaves the range of fp16 (±65504); use --precision fp32: {report}")
@@ -85,13 +92,15 @@ impl std::error::Error for CheckError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Open(e) => Some(e),
+            Self::Samples(e) => Some(e),
             Self::Run(e) => Some(e),
-            Self::Differs(_) | Self::Overflow(_) => None,
+            Self::Differs(..) | Self::Overflow(_) => None,
         }
     }
 }
 
-/// Compares the model file `path` with a plain forward pass over `weights` on two made-up images.
+/// Compares the model file `path` with a plain forward pass over `weights` on two made-up images, or for
+/// int8 on two of those that it was calibrated on.
 pub(super) fn check(
     options: &ExportOptions,
     path: &Path,
@@ -99,23 +108,30 @@ pub(super) fn check(
     weights: &Weights,
 ) -> Result<CheckReport, CheckError> {
     let size = [options.height, options.width];
-    let images: Vec<Vec<i8>> = (0..IMAGES).map(|i| image(i, size)).collect();
+    // The steps of int8 are those of the images that it was calibrated on: others are cut off.
+    let calibrated = options.calibrate.as_ref().filter(|_| options.precision == Precision::Qdq);
+    let images: Vec<Vec<i8>> = match calibrated {
+        Some(capture) => samples::images(capture, size, IMAGES).map_err(CheckError::Samples)?,
+        None => (0..IMAGES).map(|i| image(i, size)).collect(),
+    };
+    let count = images.len();
     let results = run_file(options, path, network, weights, &images)?;
     let rounding = Rounding { front: options.front, trunk: options.precision };
     let answers: Vec<Answer> =
         images.iter().map(|x| forward::run(network, weights, rounding, x, size)).collect();
     let wanted = |head: &[Head]| head.contains(&options.head);
     let report = CheckReport {
-        images: IMAGES,
+        images: count,
         features: wanted(&[Head::Features, Head::Both])
             .then(|| compare(&results, &answers, |answer| &answer.features)),
         logits: wanted(&[Head::Logits, Head::Both])
             .then(|| compare(&results, &answers, |answer| &answer.logits)),
         peak: answers.iter().map(|answer| answer.peak).fold(0.0, f32::max),
     };
-    let close = |d: Option<Difference>| d.is_none_or(|d| d.relative_l2 <= LIMIT);
+    let limit = if options.precision == Precision::Qdq { LIMIT_INT8 } else { LIMIT };
+    let close = |d: Option<Difference>| d.is_none_or(|d| d.relative_l2 <= limit);
     if !close(report.features) || !close(report.logits) {
-        return Err(CheckError::Differs(report));
+        return Err(CheckError::Differs(report, limit));
     }
     if options.precision == Precision::Fp16 && f16::from_f32(report.peak).is_infinite() {
         return Err(CheckError::Overflow(report));
@@ -124,7 +140,7 @@ pub(super) fn check(
 }
 
 /// A picture with slopes and edges in every channel, another one for each `index`.
-fn image(index: usize, [rows, columns]: [usize; 2]) -> Vec<i8> {
+pub(super) fn image(index: usize, [rows, columns]: [usize; 2]) -> Vec<i8> {
     let pixel = |channel: usize, y: usize, x: usize| {
         let slope = (y * (channel + 1) * 255 / rows + x * (3 - channel) * 255 / columns) / 2;
         let tile = (y * 6 / rows + x * 6 / columns + channel + index) % 2 * 90;
@@ -159,7 +175,7 @@ fn run_file(
         Head::Logits => (LOGITS, classes),
         Head::Features | Head::Both => (FEATURES, network.feature_dim),
     };
-    let count = u32_of(IMAGES);
+    let count = u32_of(images.len());
     let expect = ModelExpect {
         input_name: INPUT.into(),
         output_name: output.into(),

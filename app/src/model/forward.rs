@@ -37,7 +37,7 @@ pub(super) struct Rounding {
 
 fn round(precision: Precision, value: f32) -> f32 {
     match precision {
-        Precision::Fp32 => value,
+        Precision::Fp32 | Precision::Qdq => value,
         Precision::Fp16 => f16::from_f32(value).to_f32(),
     }
 }

@@ -1,5 +1,7 @@
 //! The network as an ONNX graph.
 //!
+//! An int8 model (`quantized.rs`) has its norms folded, and `QuantizeLinear`/`DequantizeLinear`.
+//!
 //! Plain operators of operator set 13, which every runtime of the last years reads: `Cast`, `Mul`,
 //! `Add`, `Conv`, `BatchNormalization`, `Relu`, `MaxPool`, `GlobalAveragePool`, `Flatten`, `Gemm`.
 //! Norms stay operators of their own: runtimes fold them into the convolutions in fp32 or better,
@@ -11,9 +13,12 @@ use tensorwire_onnx::write::{Attribute, Graph, Initializer, Node, OnnxModel};
 use tensorwire_onnx::{Dim, ElemType, TensorInfo};
 
 use super::arch::{Block, Conv, NORM_EPSILON, Network};
+use super::calibrate::Scales;
 use super::front;
 use super::options::{ExportOptions, Head};
 use super::weights::Weights;
+
+mod quantized;
 
 /// Name of the input.
 pub const INPUT: &str = "input";
@@ -27,12 +32,36 @@ const IR_VERSION: u32 = 7;
 
 /// The model that `options` ask for. The weights must be those of `network`.
 pub(super) fn build(options: &ExportOptions, network: &Network, weights: &Weights) -> OnnxModel {
+    model(options, network, weights, Norms::Apart).0
+}
+
+/// The model in int8, with these steps; without them the same in fp32, and the names of the values
+/// whose steps are needed.
+pub(super) fn build_folded(
+    options: &ExportOptions,
+    network: &Network,
+    weights: &Weights,
+    scales: Option<&Scales>,
+) -> (OnnxModel, Vec<String>) {
+    model(options, network, weights, Norms::Folded { scales, points: Vec::new() })
+}
+
+fn model(
+    options: &ExportOptions,
+    network: &Network,
+    weights: &Weights,
+    norms: Norms<'_>,
+) -> (OnnxModel, Vec<String>) {
     let trunk = options.precision.elem_type();
-    let mut builder = Builder { weights, trunk, graph: Graph::default() };
+    let mut builder = Builder { weights, trunk, norms, graph: Graph::default() };
     let x = builder.front(options);
     let x = builder.stem(&network.stem, x);
     let x = network.blocks.iter().fold(x, |x, block| builder.block(block, x));
     builder.head(options.head, x);
+    let points = match builder.norms {
+        Norms::Apart => Vec::new(),
+        Norms::Folded { points, .. } => points,
+    };
     let mut graph = builder.graph;
     graph.name = options.arch.name().into();
     graph.inputs = vec![TensorInfo {
@@ -51,7 +80,7 @@ pub(super) fn build(options: &ExportOptions, network: &Network, weights: &Weight
     if options.head != Head::Features {
         graph.outputs.push(rows(LOGITS, weights.classes().unwrap_or(0)));
     }
-    OnnxModel {
+    let model = OnnxModel {
         producer: "tensorwire".into(),
         producer_version: env!("CARGO_PKG_VERSION").into(),
         ir_version: IR_VERSION,
@@ -63,7 +92,8 @@ pub(super) fn build(options: &ExportOptions, network: &Network, weights: &Weight
             ("input".into(), "int8 value of pixel - 128, R G B planes".into()),
         ],
         graph,
-    }
+    };
+    (model, points)
 }
 
 /// An open batch and the given dimensions.
@@ -76,7 +106,22 @@ struct Builder<'a> {
     weights: &'a Weights,
     /// Element type of the trunk.
     trunk: ElemType,
+    norms: Norms<'a>,
     graph: Graph,
+}
+
+/// What becomes of the norms.
+enum Norms<'a> {
+    /// They stay operators.
+    Apart,
+    /// They are folded into the convolutions, whose weights are quantized then: the scale of a
+    /// filter belongs to what it really multiplies by.
+    Folded {
+        /// The steps; without them nothing is quantized.
+        scales: Option<&'a Scales>,
+        /// Values that are quantized, or would be.
+        points: Vec<String>,
+    },
 }
 
 fn int(value: usize) -> i64 {
@@ -146,17 +191,21 @@ impl Builder<'_> {
         if front != self.trunk {
             x = self.cast("front.out", &x, self.trunk);
         }
-        x
+        self.quantized(x)
     }
 
     fn conv(&mut self, conv: &Conv, input: &str) -> String {
-        let weight = self.weight(&format!("{}.weight", conv.name), self.trunk);
         let (kernel, stride) = (int(conv.kernel), int(conv.stride));
         let attributes = vec![
             ("kernel_shape", Attribute::Ints(vec![kernel; 2])),
             ("pads", Attribute::Ints(vec![int(conv.padding()); 4])),
             ("strides", Attribute::Ints(vec![stride; 2])),
         ];
+        if matches!(self.norms, Norms::Folded { .. }) {
+            let (weight, bias) = self.folded(conv);
+            return self.node("Conv", &conv.name, &[input, &weight, &bias], attributes);
+        }
+        let weight = self.weight(&format!("{}.weight", conv.name), self.trunk);
         let x = self.node("Conv", &conv.name, &[input, &weight], attributes);
         let parts = ["weight", "bias", "running_mean", "running_var"]
             .map(|part| self.weight(&format!("{}.{part}", conv.norm), self.trunk));
@@ -178,15 +227,23 @@ impl Builder<'_> {
 
     fn block(&mut self, block: &Block, input: String) -> String {
         let name = &block.name;
+        // One step for the block's input, whoever takes it: the convolutions and the shortcut.
+        let input = self.quantized(input);
         let mut x = input.clone();
         for (i, conv) in block.convs.iter().enumerate() {
             if i > 0 {
                 x = self.node("Relu", &format!("{name}.relu{i}"), &[&x], vec![]);
+                x = self.quantized(x);
             }
             x = self.conv(conv, &x);
         }
+        // The shortcut of every block is quantized, and the convolution's own result is not: so
+        // TensorRT does the addition in the kernel of that convolution.
         let shortcut = match &block.downsample {
-            Some(conv) => self.conv(conv, &input),
+            Some(conv) => {
+                let x = self.conv(conv, &input);
+                self.quantized(x)
+            }
             None => input,
         };
         let x = self.node("Add", &format!("{name}.add"), &[&x, &shortcut], vec![]);

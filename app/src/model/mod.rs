@@ -6,22 +6,26 @@
 //! and compared with a plain forward pass.
 
 pub mod arch;
+pub(crate) mod calibrate;
 pub mod check;
 mod forward;
 pub mod front;
 pub mod graph;
 mod options;
+mod quantize;
+pub(crate) mod samples;
 mod seed;
 pub mod weights;
 
 use std::fmt;
 use std::path::PathBuf;
 
+use tensorwire_onnx::RunError;
 use tensorwire_onnx::write::WriteError;
 
 pub use arch::Arch;
 pub use check::{CheckError, CheckReport, Difference};
-pub use options::{ExportOptions, Head, InputType, Precision, UnknownWord, WeightsSource};
+pub use options::{ExportOptions, Head, InputType, Method, Precision, UnknownWord, WeightsSource};
 use weights::{ReadError, WeightProblems, Weights};
 
 use crate::file::{FileError, NewFile};
@@ -39,15 +43,20 @@ pub struct ExportReport {
     pub feature_dim: usize,
     /// Length of the class scores, 0 without a head.
     pub classes: usize,
+    /// Images that it was calibrated on; 0 for a model that is not quantized.
+    pub calibrated: usize,
     /// What the check found, where one was asked for.
     pub check: Option<CheckReport>,
 }
 
 impl fmt::Display for ExportReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { output, bytes, parameters, feature_dim, classes, check } = self;
+        let Self { output, bytes, parameters, feature_dim, classes, calibrated, check } = self;
         write!(f, "{}: {bytes} bytes, {parameters} constants", output.display())?;
         write!(f, ", {feature_dim} features, {classes} classes")?;
+        if *calibrated > 0 {
+            write!(f, ", int8 calibrated on {calibrated} images")?;
+        }
         if let Some(check) = check {
             write!(f, "\n{check}")?;
         }
@@ -82,6 +91,12 @@ pub enum ModelError {
         /// What is wrong.
         source: CheckError,
     },
+    /// An int8 model without a capture to calibrate it on, or one for a model that is none.
+    Calibrate(&'static str),
+    /// No images came of the capture.
+    Samples(samples::SamplesError),
+    /// The network cannot be run on the images.
+    Run(RunError),
     /// The model cannot be written.
     Write {
         /// The file it was to be.
@@ -109,11 +124,13 @@ impl ModelError {
     #[must_use]
     pub const fn class(&self) -> ModelErrorClass {
         match self {
-            Self::Size { .. } => ModelErrorClass::Usage,
-            Self::Check { .. } => ModelErrorClass::Engine,
-            Self::Read { .. } | Self::Weights(_) | Self::Write { .. } | Self::File(_) => {
-                ModelErrorClass::File
-            }
+            Self::Size { .. } | Self::Calibrate(_) => ModelErrorClass::Usage,
+            Self::Check { .. } | Self::Run(_) => ModelErrorClass::Engine,
+            Self::Samples(_)
+            | Self::Read { .. }
+            | Self::Weights(_)
+            | Self::Write { .. }
+            | Self::File(_) => ModelErrorClass::File,
         }
     }
 }
@@ -130,6 +147,9 @@ impl fmt::Display for ModelError {
                 write!(f, "{}: not kept, the check failed: {source}", path.display())
             }
             Self::Write { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Calibrate(what) => f.write_str(what),
+            Self::Samples(error) => error.fmt(f),
+            Self::Run(error) => write!(f, "the network cannot be run to be calibrated: {error}"),
             Self::File(error) => error.fmt(f),
         }
     }
@@ -142,7 +162,9 @@ impl std::error::Error for ModelError {
             Self::Write { source, .. } => Some(source),
             Self::Check { source, .. } => Some(source),
             Self::File(error) => error.source(),
-            Self::Weights(_) | Self::Size { .. } => None,
+            Self::Samples(error) => Some(error),
+            Self::Run(error) => Some(error),
+            Self::Weights(_) | Self::Size { .. } | Self::Calibrate(_) => None,
         }
     }
 }
@@ -165,7 +187,12 @@ pub fn export(options: &ExportOptions) -> Result<ExportReport, ModelError> {
     }
     let network = options.arch.network();
     let weights = load(options, &network)?;
-    let model = graph::build(options, &network, &weights);
+    let (model, calibrated) = match quantize::scales(options, &network, &weights)? {
+        None => (graph::build(options, &network, &weights), 0),
+        Some((scales, images)) => {
+            (graph::build_folded(options, &network, &weights, Some(&scales)).0, images)
+        }
+    };
     let path = &options.output;
     let mut file = NewFile::create(path)?;
     let bytes = model
@@ -187,6 +214,7 @@ pub fn export(options: &ExportOptions) -> Result<ExportReport, ModelError> {
         parameters: parameters.sum(),
         feature_dim: network.feature_dim,
         classes: weights.classes().filter(|_| has_head).unwrap_or(0),
+        calibrated,
         check,
     })
 }

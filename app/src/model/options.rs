@@ -67,11 +67,22 @@ words! {
 
 words! {
     /// Precision of a part of the model.
-    Precision, "fp32 or fp16":
+    Precision, "fp32, fp16 or qdq":
     /// Single precision.
     Fp32 = "fp32",
     /// Half precision.
     Fp16 = "fp16",
+    /// 8-bit integers between quantize and dequantize nodes, fp32 elsewhere. Not for the front end.
+    Qdq = "qdq",
+}
+
+words! {
+    /// How the largest magnitude that int8 stands for is chosen.
+    Method, "least-error or min-max":
+    /// The one with the least squared error over the calibration images.
+    LeastError = "least-error",
+    /// The largest that came: nothing is cut off.
+    MinMax = "min-max",
 }
 
 words! {
@@ -103,7 +114,7 @@ impl Precision {
     pub const fn elem_type(self) -> ElemType {
         match self {
             Self::Fp16 => ElemType::Fp16,
-            Self::Fp32 => ElemType::Fp32,
+            Self::Fp32 | Self::Qdq => ElemType::Fp32,
         }
     }
 }
@@ -163,6 +174,12 @@ pub struct ExportOptions {
     pub output: PathBuf,
     /// Whether the file is loaded again and compared with a plain forward pass.
     pub check: bool,
+    /// The capture that an int8 model is calibrated on.
+    pub calibrate: Option<PathBuf>,
+    /// At most so many of its images.
+    pub calibration_images: usize,
+    /// How its steps are chosen.
+    pub method: Method,
 }
 
 impl ExportOptions {
@@ -180,6 +197,9 @@ impl ExportOptions {
             width: 224,
             output,
             check: false,
+            calibrate: None,
+            calibration_images: 128,
+            method: Method::LeastError,
         }
     }
 }
@@ -200,7 +220,7 @@ mod tests {
             assert_eq!(word.parse::<Head>().expect("allowed").to_string(), word);
         }
         let error = "FP16".parse::<Precision>().expect_err("upper case").to_string();
-        assert_eq!(error, "'FP16' is not fp32 or fp16");
+        assert_eq!(error, "'FP16' is not fp32, fp16 or qdq");
     }
 
     #[test]

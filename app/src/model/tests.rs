@@ -119,7 +119,7 @@ fn a_model_of_other_weights_fails_its_check() {
     let check = |weights: &Weights| check::check(&options, &options.output, &network, weights);
     check(&seed::weights(&network, 3)).expect("its own weights");
     let other = check(&seed::weights(&network, 4)).expect_err("other weights");
-    assert!(matches!(other, CheckError::Differs(_)), "{other}");
+    assert!(matches!(other, CheckError::Differs(..)), "{other}");
     // One weight of eleven million, in the layer whose part in the result is smallest.
     let mut touched = seed::weights(&network, 3);
     let mut tensor = touched.get("layer4.1.conv2.weight").expect("a layer").clone();
@@ -284,4 +284,66 @@ fn enlarged(record: &[u8]) -> Vec<u8> {
     // pixel − 128 as a signed byte: the same bits with the highest one turned.
     let plane = |c: usize| large.iter().skip(c).step_by(3).map(|pixel| pixel ^ 0x80);
     (0..3).flat_map(plane).collect()
+}
+
+/// A capture of the images that a check makes up, with the documented numbering. The second image
+/// lacks a packet.
+fn capture(path: &Path, [rows, columns]: [usize; 2]) {
+    use tensorwire_core::geometry::{Geometry, GeometrySpec};
+    let field = Geometry::new(&GeometrySpec::DOCUMENTED).expect("documented").seq_field();
+    let mut writer = crate::dataset::pcap::CaptureWriter::create(path).expect("writable");
+    let payload = 3 * rows * columns / 128;
+    for image in 0..6_u32 {
+        let pixels = check::image(image as usize, [rows, columns]);
+        for (packet, bytes) in (0..).zip(pixels.chunks(payload)) {
+            if (image, packet) == (1, 7) {
+                continue;
+            }
+            let mut frame = vec![0; 64];
+            frame.extend(bytes.iter().map(|b| b.cast_unsigned()));
+            assert!(field.write(&mut frame, image * 128 + packet));
+            writer.write(0, &frame).expect("writable");
+        }
+    }
+    writer.finish().expect("writable");
+}
+
+#[test]
+fn an_int8_model_is_close_and_its_nodes_are_where_tensorrt_wants_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let images = folder.path().join("c.pcap");
+    let plain = options(folder.path());
+    capture(&images, [plain.height, plain.width]);
+    let found = samples::images(&images, [plain.height, plain.width], 100).expect("images");
+    assert_eq!(found.len(), 5, "the one that lacks a packet is passed over");
+    assert_eq!(found[1], check::image(2, [plain.height, plain.width]));
+    let options =
+        ExportOptions { precision: Precision::Qdq, calibrate: Some(images), check: true, ..plain };
+    let report = export(&options).expect("it is close to the plain forward pass");
+    assert_eq!(report.calibrated, 5);
+    let bytes = fs::read(&options.output).expect("written");
+    let graph = tensorwire_onnx::ModelGraph::read(&bytes).expect("our own file");
+    let of = |op: &str| graph.nodes.iter().filter(|node| node.op_type == op).count();
+    // Twenty convolutions: a pair for the weights of each, one for each of its inputs (the three
+    // with a downsample share theirs), and one for the result of each downsample.
+    assert_eq!((of("Conv"), of("BatchNormalization")), (20, 0));
+    assert_eq!(of("QuantizeLinear"), 20 + 17 + 3);
+    assert_eq!(of("DequantizeLinear"), of("QuantizeLinear"));
+    let findings = crate::trt::lint::lint(&graph);
+    let warnings = findings.iter().filter(|f| f.rule.level == crate::trt::lint::Level::Warning);
+    assert_eq!(warnings.map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn int8_is_asked_for_with_images_and_images_with_int8() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let without = ExportOptions { precision: Precision::Qdq, ..options(folder.path()) };
+    let error = export(&without).expect_err("no images");
+    assert_eq!(error.class(), ModelErrorClass::Usage);
+    let calibrate = Some(folder.path().join("none.pcap"));
+    let error = export(&ExportOptions { calibrate: calibrate.clone(), ..options(folder.path()) });
+    assert_eq!(error.expect_err("fp32").class(), ModelErrorClass::Usage);
+    let error = export(&ExportOptions { calibrate, ..without }).expect_err("no such file");
+    assert_eq!(error.class(), ModelErrorClass::File);
+    assert!(error.to_string().contains("none.pcap"), "{error}");
 }

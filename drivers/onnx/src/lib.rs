@@ -14,6 +14,8 @@ pub mod graph;
 pub mod header;
 #[cfg(feature = "onnxruntime")]
 pub mod onnxruntime;
+#[cfg(feature = "cpu")]
+pub mod probe;
 pub mod stage;
 pub mod types;
 mod wire;
@@ -26,5 +28,7 @@ pub use graph::{Constant, GraphNode, ModelGraph};
 pub use header::{HeaderError, HeaderErrorKind, ModelIo, read_header, read_header_bytes};
 #[cfg(feature = "onnxruntime")]
 pub use onnxruntime::{OrtEngine, OrtInfer};
+#[cfg(feature = "cpu")]
+pub use probe::Probe;
 pub use stage::{BatchBytes, CpuStage, Engine, RunError};
 pub use types::{Dim, ElemType, TensorInfo};

@@ -24,10 +24,10 @@ const PARTLY: Rule = Rule {
 const ADD_SIDES: Rule = Rule {
     code: "TL22",
     level: Level::Warning,
-    why: "an addition in int8 takes both sides with one scale; where only one side is quantized, or \
-          the scales differ, it runs in a wider type and the convolution before it is not fused \
-          with it",
-    hint: "quantize both sides of each residual addition, with the same scale",
+    why: "TensorRT does a residual addition in the kernel of the convolution before it, in int8, \
+          only where the shortcut is quantized and the result of that convolution is not; else it \
+          is a layer of its own in a wider type",
+    hint: "quantize the shortcut of each addition, and nothing between the convolution and it",
 };
 const PER_TENSOR: Rule = Rule {
     code: "TL23",
@@ -79,8 +79,8 @@ pub(super) fn check(graph: &ModelGraph<'_>, findings: &mut Vec<Finding>) {
     }));
     findings.extend(at(ADD_SIDES, additions(graph), |n| {
         format!(
-            "{} sides that are not quantized alike",
-            plural(n, "addition has", "additions have")
+            "{} not be fused with a convolution",
+            plural(n, "residual addition can", "residual additions can")
         )
     }));
     findings.extend(at(PER_TENSOR, per_tensor(graph), |n| {
@@ -118,13 +118,29 @@ fn scale(graph: &ModelGraph<'_>, name: &str) -> Option<Vec<f32>> {
     graph.constant(dequantize(graph, name)?.inputs.get(1)?)?.values()
 }
 
+/// Whether a convolution makes the value, with its norm perhaps.
+fn of_conv(graph: &ModelGraph<'_>, name: &str) -> bool {
+    graph.maker(name).is_some_and(|maker| match maker.op_type.as_str() {
+        "Conv" => true,
+        "BatchNormalization" => maker.inputs.first().is_some_and(|x| of_conv(graph, x)),
+        _ => false,
+    })
+}
+
 fn additions(graph: &ModelGraph<'_>) -> Vec<String> {
+    let fuses =
+        |conv: &str, shortcut: &str| of_conv(graph, conv) && dequantize(graph, shortcut).is_some();
     let wrong = |node: &&GraphNode| {
         let [a, b] = node.inputs.as_slice() else { return false };
-        // An addition with a constant is none of two branches.
-        let branches = graph.constant(a).is_none() && graph.constant(b).is_none();
-        let sides = (scale(graph, a), scale(graph, b));
-        node.op_type == "Add" && branches && sides != (None, None) && sides.0 != sides.1
+        // An addition without a convolution before it is none of a residual block; one with a
+        // constant is none of two branches.
+        let behind = |name: &str| {
+            let raw = dequantize(graph, name)
+                .and_then(|dq| graph.maker(dq.inputs.first()?)?.inputs.first().map(String::as_str));
+            of_conv(graph, raw.unwrap_or(name))
+        };
+        let residual = behind(a) || behind(b);
+        node.op_type == "Add" && residual && !fuses(a, b) && !fuses(b, a)
     };
     graph.nodes.iter().filter(wrong).map(|node| node.label().to_owned()).collect()
 }
