@@ -6,9 +6,7 @@ use std::process;
 use clap::Parser;
 use clap::error::ErrorKind;
 use tensorwire::cli::{BenchCommand, Cli, Command};
-use tensorwire::commands::{
-    self, bench, demo, doctor, export, gpu, prepare, sim, trt, validate,
-};
+use tensorwire::commands::{self, bench, demo, doctor, export, gpu, prepare, sim, trt, validate};
 use tensorwire::exit::{ExitCode, Failure};
 use tensorwire::run;
 

@@ -99,8 +99,8 @@ impl std::error::Error for CheckError {
     }
 }
 
-/// Compares the model file `path` with a plain forward pass over `weights` on two made-up images, or for
-/// int8 on two of those that it was calibrated on.
+/// Compares the model file `path` with a plain forward pass over `weights` on two made-up images,
+/// or for int8 on two of those that it was calibrated on.
 pub(super) fn check(
     options: &ExportOptions,
     path: &Path,
