@@ -11,12 +11,16 @@
 //!
 //! Free receive buffers come back by a second ring and are kept in a stack: the buffer that was
 //! given back last, which is still in the cache, is written to next. However large the pool, only
-//! as many of its buffers are touched as the receiver is behind.
+//! as many of its buffers are touched as the receiver is behind. Where a device reads the buffers
+//! ([`SwNic::new_in`]) they are kept in a queue instead, as in the pools of real NICs: packets that
+//! arrive together then lie together, however long the NIC runs, and can be copied in bulk. A stack
+//! from which batches are taken while others come back would soon be in pieces.
 //!
 //! Balance, once the sender has flushed and the receiver has polled to the end:
 //! `sent = delivered + missed + errors`. Faults are a wrapper, [`crate::wire::Faulty`], which works
 //! on any transmit queue.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -181,12 +185,23 @@ impl Shared {
     }
 }
 
+/// Which of the free receive buffers is taken next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reuse {
+    /// The one that came back last.
+    Newest,
+    /// The one that came back first.
+    Oldest,
+}
+
 /// What the sending end owns between splits.
 #[derive(Debug)]
 #[repr(align(128))]
 struct TxSide {
-    /// Free receive buffers, the warmest last.
-    free: Vec<FreeBuf>,
+    /// Free receive buffers, in the order in which they came back.
+    free: VecDeque<FreeBuf>,
+    /// Which of them is taken next.
+    reuse: Reuse,
     /// Frames that are sent and not received yet: length, flow tag and receive buffer of each. The
     /// first `staged` count.
     stage: [(u32, u32, FreeBuf); STAGE],
@@ -197,12 +212,26 @@ struct TxSide {
 }
 
 impl TxSide {
-    fn new(free: Vec<FreeBuf>, frame_bytes: usize) -> Self {
+    fn new(free: Vec<FreeBuf>, reuse: Reuse, frame_bytes: usize) -> Self {
         // An odd number of lines: buffers a power of two apart would lie in the same few sets of
         // the cache.
         let stride = (frame_bytes.div_ceil(LINE) | 1) * LINE;
         let stage = [const { (0, 0, FreeBuf::NONE) }; STAGE];
-        Self { free, stage, staged: 0, frames: vec![0; STAGE * stride], stride }
+        // The last of the list is buffer 0, which is taken first.
+        let free = match reuse {
+            Reuse::Newest => free.into(),
+            Reuse::Oldest => free.into_iter().rev().collect(),
+        };
+        Self { free, reuse, stage, staged: 0, frames: vec![0; STAGE * stride], stride }
+    }
+
+    /// A free buffer.
+    #[inline]
+    fn take(&mut self) -> Option<FreeBuf> {
+        match self.reuse {
+            Reuse::Newest => self.free.pop_back(),
+            Reuse::Oldest => self.free.pop_front(),
+        }
     }
 
     /// The transmit buffer of the frame that is sent next, as far as the frame fills it.
@@ -244,7 +273,7 @@ impl SwNic {
     pub fn new(config: SwNicConfig) -> Result<Self, NicError> {
         config.check()?;
         let pool = PacketPool::new(config.rx_bufs, config.rx_buf_size);
-        Ok(Self::over(config, pool.map_err(NicError::Memory)?))
+        Ok(Self::over(config, pool.map_err(NicError::Memory)?, Reuse::Newest))
     }
 
     /// The same, with receive buffers in memory of a driver, which a device reads:
@@ -256,11 +285,11 @@ impl SwNic {
     pub fn new_in(config: SwNicConfig, memory: Box<dyn HostMemory>) -> Result<Self, NicError> {
         config.check()?;
         let pool = PacketPool::new_in(config.rx_bufs, config.rx_buf_size, memory);
-        Ok(Self::over(config, pool.map_err(NicError::Memory)?))
+        Ok(Self::over(config, pool.map_err(NicError::Memory)?, Reuse::Oldest))
     }
 
-    fn over(config: SwNicConfig, (pool, free): (PacketPool, Vec<FreeBuf>)) -> Self {
-        let tx = TxSide::new(free, config.tx_buf_size);
+    fn over(config: SwNicConfig, (pool, free): (PacketPool, Vec<FreeBuf>), reuse: Reuse) -> Self {
+        let tx = TxSide::new(free, reuse, config.tx_buf_size);
         Self {
             config,
             pool: Arc::new(pool),
@@ -348,7 +377,7 @@ impl SwTx<'_> {
         let mut group = [const { FreeBuf::NONE }; GROUP];
         loop {
             let n = self.returned.pop_batch(&mut group);
-            // Never more than the pool has, which is the capacity of the vector.
+            // Never more than the pool has, for which there is room.
             self.side.free.extend(group[..n].iter_mut().map(std::mem::take));
             if n < GROUP {
                 return;
@@ -380,7 +409,7 @@ impl SwTx<'_> {
     /// so a `fill` that panics loses none.
     #[inline]
     fn stage(&mut self, len: usize) {
-        let Some(buf) = self.side.free.pop() else { return };
+        let Some(buf) = self.side.take() else { return };
         let flow = Self::offload(self.config, self.side.frame_mut(len));
         // No frame is longer than 32 bits can say: the buffer it comes from is not.
         let len = u32::try_from(len).unwrap_or(u32::MAX);

@@ -501,3 +501,45 @@ fn two_threads_on_a_wire() {
     assert_eq!(delivered + nic.missed, frames);
     assert!(nic.no_buffer <= nic.missed);
 }
+
+/// The buffers of batches of four packets, each batch given back while the sender is two packets
+/// into the next but one.
+fn buffers_of_batches(reuse: Reuse, batches: u64) -> Vec<usize> {
+    let pool = PacketPool::new(SMALL.rx_bufs, SMALL.rx_buf_size).expect("small");
+    let mut nic = SwNic::over(SMALL, pool, reuse);
+    let view = nic.packets();
+    let (mut tx, mut rx) = nic.split();
+    let (mut numbers, mut before) = (Vec::new(), none::<4>());
+    for batch in 0..batches {
+        let mut now = none::<4>();
+        for half in 0..2 {
+            assert!(tx.room() >= 2, "and what came back is collected");
+            for i in 0..2 {
+                send(&mut tx, 4 * batch + 2 * half + i).expect("room");
+            }
+            tx.flush();
+            let from = usize::try_from(2 * half).expect("small");
+            assert_eq!(rx.rx_burst(&mut now[from..from + 2]), 2);
+            if half == 0 {
+                rx.release(&mut before);
+            }
+        }
+        numbers.extend(now.iter().filter_map(|packet| view.number(packet)));
+        before = now;
+        check_balance(&tx, &rx);
+    }
+    numbers
+}
+
+#[test]
+fn buffers_that_a_device_reads_are_reused_oldest_first() {
+    let in_a_row =
+        |batch: &[usize]| batch.windows(2).all(|pair| pair[1] == (pair[0] + 1) % SMALL.rx_bufs);
+    let oldest = buffers_of_batches(Reuse::Oldest, 50);
+    assert_eq!(oldest.len(), 200);
+    assert!(in_a_row(&oldest), "{oldest:?}");
+    let newest = buffers_of_batches(Reuse::Newest, 50);
+    assert!(!in_a_row(&newest), "{newest:?}");
+    let used: HashSet<usize> = newest.into_iter().collect();
+    assert!(used.len() < SMALL.rx_bufs, "a stack touches as few as it can: {used:?}");
+}
