@@ -175,6 +175,8 @@ pub struct Receiver {
     pub reordered_flows: Vec<u32>,
     /// `reorder_type: gpu`: batches are built on the GPU, where there is one.
     pub reorder_on_gpu: bool,
+    /// `endianness: network`: elements of 16 and 32 bits are big-endian on the wire.
+    pub network_order: bool,
     /// Buffers and rings, as they were checked.
     pub pools: Pools,
     /// Own end point, where the stream is of sockets.

@@ -25,6 +25,8 @@ pub(super) struct Parts<'t> {
     pub(super) rx_region: Option<&'t Fields>,
     pub(super) tx_region: Option<&'t Fields>,
     pub(super) output_region: Option<&'t Fields>,
+    /// `data_types` of the device's reorder stage.
+    pub(super) data_types: Option<&'t Fields>,
     /// Images of one inference, from the command line.
     pub(super) images_override: Option<u32>,
 }
@@ -54,7 +56,10 @@ impl<'t> Parts<'t> {
             payload_bytes,
             seq_bit_offset: app("seq_bit_offset")?,
             seq_bit_width: app("seq_bit_width")?,
-            input: ElementType::Int8,
+            input: match self.data_types {
+                Some(types) => ElementType::from_name(types.word("input_type")?)?,
+                None => ElementType::Int8,
+            },
             output: ElementType::from_name(self.app.word("output_type")?)?,
         })
     }
@@ -75,6 +80,11 @@ impl<'t> Parts<'t> {
                 .filter(|_| self.rx.is_some())
                 .map(|inference| inference.flag("enable_int8")),
         }
+    }
+
+    /// Elements are big-endian on the wire.
+    pub(super) fn network_order(&self) -> bool {
+        self.data_types.is_some_and(|types| types.word("endianness") == Some("network"))
     }
 
     /// Images of one inference, where the file or the run says so.

@@ -16,7 +16,7 @@ use tensorwire_core::geometry::Geometry;
 use crate::Options;
 use crate::diagnostic::Report;
 use crate::fields::{self, Fields};
-use crate::model::{Backend, Config};
+use crate::model::{Backend, Config, Receiver};
 use crate::rules::Code;
 use crate::source::Span;
 
@@ -193,6 +193,7 @@ fn parts<'t>(
         rx_region: region(rx),
         tx_region: region(tx),
         output_region: output.map(|(_, region)| region),
+        data_types: rx.and_then(|rx| rx.half.maps("reorder_configs").next()?.map("data_types")),
         images_override: options.images_per_inference,
     }
 }
@@ -213,7 +214,8 @@ fn assemble(
         None => None,
         Some(rx) => {
             let regions = (at(parts.rx_region)?, at(parts.output_region)?);
-            Some(pipeline::receiver(rx, regions, flows?, parts.app, parts.pools(device)?)?)
+            let rx = pipeline::receiver(rx, regions, flows?, parts.app, parts.pools(device)?)?;
+            Some(Receiver { network_order: parts.network_order(), ..rx })
         }
     };
     let tx = match &parts.tx {

@@ -250,6 +250,7 @@ pub(super) fn receiver(
         flows,
         reordered_flows,
         reorder_on_gpu: reorder.word("reorder_type") == Some("gpu"),
+        network_order: false,
         pools,
         socket: None,
     })

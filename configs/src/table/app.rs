@@ -85,7 +85,8 @@ static BENCH_TX: Section = Section {
     ],
 };
 
-static OUTPUT_TYPES: &[Word] = &[word("fp16"), word("int8")];
+static OUTPUT_TYPES: &[Word] =
+    &[word("fp16"), word("bf16"), word("fp32"), word("fp64"), word("int32"), word("int8")];
 
 static REORDER: Section = Section {
     name: "reorder",

@@ -14,3 +14,4 @@ mod shipped;
 mod socket;
 mod statics;
 mod support;
+mod types;
