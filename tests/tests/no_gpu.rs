@@ -55,3 +55,16 @@ fn a_pool_too_small_for_a_gpu_is_no_reason_to_fail() {
     assert_eq!(notices(&output), 1, "{}", output.stderr);
     assert!(output.stderr.contains("has to be at least"), "{}", output.stderr);
 }
+
+#[test]
+fn types_that_only_a_gpu_converts_are_refused_with_the_reason() {
+    let doubles = |yaml: &str| {
+        yaml.replace("output_type: \"fp16\"", "output_type: \"fp64\"")
+            .replace("output_slot_stride: 2352", "output_slot_stride: 9408")
+            .replace("image_out_bytes: 301056", "image_out_bytes: 1204224")
+            .replace("buf_size: 9633792", "buf_size: 38535168")
+    };
+    let output = run(doubles).expect_code(5);
+    let told = output.stderr.lines().filter(|line| line.contains("int8 to fp64")).count();
+    assert_eq!(told, 1, "{}", output.stderr);
+}

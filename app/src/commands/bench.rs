@@ -9,8 +9,10 @@ use std::time::Instant;
 
 use serde_json::json;
 use tensorwire_core::geometry::{ElementType, Geometry, GeometrySpec};
-use tensorwire_cuda::bench::{Bench, Row, reorder};
+use tensorwire_core::limits::HEADER_BYTES;
+use tensorwire_cuda::bench::{self, Bench, Row};
 use tensorwire_cuda::kernels::Kernels;
+use tensorwire_cuda::memory::RegionError;
 use tensorwire_cuda::queue::Source;
 use tensorwire_cuda::{Choice, Gpu};
 use tensorwire_kernels::{Conversion, Kernel};
@@ -38,6 +40,14 @@ struct Measured {
     rows: Vec<Row>,
 }
 
+/// All that was measured.
+struct Report {
+    device: String,
+    measured: Vec<Measured>,
+    /// Of headers that are gathered from the memory of a GPU.
+    headers: Vec<Row>,
+}
+
 /// Measures, and prints a table or one JSON object.
 ///
 /// # Errors
@@ -52,7 +62,7 @@ pub fn bench_reorder(args: &BenchReorderArgs) -> Result<ExitCode, Failure> {
         let kernels = Kernels::load(&gpu, cache().as_ref()).map_err(|error| error.to_string())?;
         Ok((gpu, kernels))
     });
-    let (device, measured) = match (opened, args.source) {
+    let report = match (opened, args.source) {
         (Err(why), Some(source)) => {
             return Err(failure(
                 ExitCode::Device,
@@ -62,7 +72,8 @@ pub fn bench_reorder(args: &BenchReorderArgs) -> Result<ExitCode, Failure> {
         (Err(why), None) => {
             say(&format_args!("notice: measured on the CPU: {why}"));
             let measured = types.iter().map(|types| on_cpu(&batch, *types, args.runs));
-            ("CPU, one core".to_owned(), measured.collect::<Result<Vec<_>, _>>()?)
+            let measured = measured.collect::<Result<Vec<_>, _>>()?;
+            Report { device: "CPU, one core".to_owned(), measured, headers: Vec::new() }
         }
         (Ok((gpu, kernels)), source) => {
             let source = match source {
@@ -72,10 +83,14 @@ pub fn bench_reorder(args: &BenchReorderArgs) -> Result<ExitCode, Failure> {
             let on_gpu = |types: &_| batch.on_gpu((&gpu, &kernels), source, *types, args.runs);
             let measured = types.iter().map(on_gpu).collect::<Result<Vec<_>, _>>()?;
             let device = format!("{} at {}, packets {}", gpu.name(), gpu.pci(), place(source));
-            (device, measured)
+            let headers = match source {
+                Source::Device => batch.headers(&gpu, &kernels, args.runs)?,
+                Source::Pinned | Source::PinnedInPlace => Vec::new(),
+            };
+            Report { device, measured, headers }
         }
     };
-    print(&if args.json { as_json(&device, &measured) } else { as_text(&device, &measured) })?;
+    print(&if args.json { as_json(&report) } else { as_text(&report) })?;
     Ok(ExitCode::Complete)
 }
 
@@ -89,7 +104,7 @@ const fn source_name(source: BenchSource) -> &'static str {
 const fn place(source: Source) -> &'static str {
     match source {
         Source::Device => "in device memory",
-        Source::Pinned => "in pinned memory",
+        Source::Pinned | Source::PinnedInPlace => "in pinned memory",
     }
 }
 
@@ -173,21 +188,46 @@ impl Batch {
             payload_bytes: narrow(self.geometry.payload_bytes()),
             runs: runs as usize,
         };
-        let (rows, made) = reorder(gpu, kernels, bench, types)
-            .map_err(|error| failure(ExitCode::Device, format!("{}: {error}", gpu.name())))?;
+        let failed = |error| failed(gpu, &error);
+        let (mut rows, made) = bench::reorder(gpu, kernels, bench, types).map_err(failed)?;
+        let mut batches = vec![made];
+        if source == Source::Pinned {
+            let (more, made) = bench::stage(gpu, kernels, &bench, types).map_err(failed)?;
+            rows.extend(more);
+            batches.extend(made);
+        }
         if let Some(conversion) = conversion(types) {
-            let mut expected = vec![0; made.len()];
+            let mut expected = vec![0; batches[0].len()];
             self.reordered(Kernel::new(conversion), &mut expected)?;
-            if expected != made {
+            if batches.iter().any(|batch| *batch != expected) {
                 let (input, output) = types;
                 return Err(failure(
                     ExitCode::Internal,
-                    format!("{} to {}: not what the CPU makes of it", input.name(), output.name()),
+                    format!("{input} to {output}: not what the CPU makes of it"),
                 ));
             }
         }
         Ok(Measured { types, rows })
     }
+
+    /// How long the headers of a burst take to the CPU.
+    fn headers(&self, gpu: &Gpu, kernels: &Kernels, runs: u32) -> Result<Vec<Row>, Failure> {
+        let stride = self.geometry.frame_bytes();
+        let runs = runs as usize * 10;
+        let (rows, headers) = bench::gather(gpu, kernels, &self.packets, stride, runs)
+            .map_err(|error| failed(gpu, &error))?;
+        let mut first = self.packets.chunks_exact(stride);
+        let as_sent = |header: &[u8]| first.next().is_some_and(|frame| frame.starts_with(header));
+        if headers.chunks_exact(HEADER_BYTES).all(as_sent) && !headers.is_empty() {
+            return Ok(rows);
+        }
+        Err(failure(ExitCode::Internal, "a gathered header is not that of its packet"))
+    }
+}
+
+/// What a GPU could not do.
+fn failed(gpu: &Gpu, error: &RegionError) -> Failure {
+    failure(ExitCode::Device, format!("{}: {error}", gpu.name()))
 }
 
 /// The CPU's kernel beside a copy of the same traffic.
@@ -231,29 +271,34 @@ fn on_cpu(
     Ok(Measured { types, rows })
 }
 
-fn as_text(device: &str, measured: &[Measured]) -> String {
+fn as_text(Report { device, measured, headers }: &Report) -> String {
     let mut text = format!("{device}: microseconds per batch of 4096 packets of 1240 B\n");
-    for row in measured.iter().flat_map(|one| &one.rows) {
+    for row in measured.iter().flat_map(|one| &one.rows).chain(headers) {
         // Bytes per microsecond are megabytes per second.
         let rate = u32::try_from(row.bytes).map_or(f64::NAN, f64::from) / row.microseconds / 1e3;
-        let Row { name, microseconds, .. } = row;
-        let _ = writeln!(text, "{name:<48} {microseconds:>9.2} us {rate:>9.1} GB/s");
+        let Row { name, microseconds, bytes } = row;
+        let _ = write!(text, "{name:<52} {microseconds:>9.2} us");
+        let _ = if *bytes > 0 { writeln!(text, " {rate:>9.1} GB/s") } else { writeln!(text) };
     }
     text
 }
 
-fn as_json(device: &str, measured: &[Measured]) -> String {
+fn as_json(Report { device, measured, headers }: &Report) -> String {
+    let list = |rows: &[Row]| -> Vec<_> {
+        rows.iter()
+            .map(|row| json!({"name": row.name, "us": row.microseconds, "bytes": row.bytes}))
+            .collect()
+    };
     let pairs: Vec<_> = measured
         .iter()
         .map(|Measured { types: (input, output), rows }| {
-            let rows: Vec<_> = rows
-                .iter()
-                .map(|row| json!({"name": row.name, "us": row.microseconds, "bytes": row.bytes}))
-                .collect();
-            json!({"input": input.name(), "output": output.name(), "rows": rows})
+            json!({"input": input.name(), "output": output.name(), "rows": list(rows)})
         })
         .collect();
-    let all = json!({"device": device, "packets": 4096, "packet_bytes": 1240, "types": pairs});
+    let all = json!({
+        "device": device, "packets": 4096, "packet_bytes": 1240, "types": pairs,
+        "headers": list(headers),
+    });
     format!("{all}\n")
 }
 
@@ -279,10 +324,11 @@ mod tests {
         assert_eq!(measured.rows.len(), 2);
         assert!(measured.rows.iter().all(|row| row.microseconds > 0.0));
         assert_eq!(measured.rows[0].bytes, 3 * 4096 * 1176);
-        let text = as_text("CPU", std::slice::from_ref(&measured));
+        let report =
+            Report { device: "CPU".to_owned(), measured: vec![measured], headers: Vec::new() };
+        let text = as_text(&report);
         assert_eq!(text.lines().count(), 3, "{text}");
-        let json: serde_json::Value =
-            serde_json::from_str(&as_json("CPU", &[measured])).expect("JSON");
+        let json: serde_json::Value = serde_json::from_str(&as_json(&report)).expect("JSON");
         assert_eq!(json["types"][0]["rows"][1]["name"], "memcpy of the same traffic");
         let other = (ElementType::Int4, ElementType::Fp16);
         assert!(on_cpu(&batch, other, 1).is_err_and(|failure| failure.exit == ExitCode::Device));

@@ -12,20 +12,22 @@ use tensorwire_core::burst::{Burst, BurstPool, Filling, InFlight, PacketDesc};
 use tensorwire_core::geometry::{Geometry, Pools};
 use tensorwire_core::memory::{HostMemory, MemoryKind};
 use tensorwire_core::port::{Event, Infer, Outputs, PacketMemory, Reorder, StageError, Ticket};
+use tensorwire_core::time::Nanos;
 use tensorwire_core::window::SlotMap;
 use tensorwire_cuda::cache::Cache;
 use tensorwire_cuda::kernels::Kernels;
 use tensorwire_cuda::memory::{Lent, Region};
-use tensorwire_cuda::queue::{Output, Source, StreamQueue};
+use tensorwire_cuda::queue::{Layout, Output, Source, StreamQueue};
 use tensorwire_cuda::reorder::{GpuReorder, InRegion};
 use tensorwire_cuda::stream::Events;
 use tensorwire_cuda::{Choice, Gpu};
-use tensorwire_kernels::Kernel;
+use tensorwire_kernels::{Conversion, Kernel};
 use tensorwire_sim::nic::SwNicConfig;
 use tensorwire_sim::pool::{BatchMemory, PacketPool};
 use tensorwire_sim::reorder::CpuReorder;
 
-use super::plan::{Plan, failure};
+use super::plan::{Plan, failure, only_on_gpu};
+use super::timed::Measures;
 use crate::exit::{ExitCode, Failure};
 
 /// What a run has on a GPU: the batches, and who writes them.
@@ -110,6 +112,9 @@ fn without_gpu(plan: &Plan, on_device: bool, why: &str) -> Result<(), Failure> {
             ),
         ));
     }
+    if plan.conversion.is_none() {
+        return Err(only_on_gpu(&plan.config, why));
+    }
     plan.talk.say(format_args!("notice: batches are reordered on the CPU: {why}"));
     Ok(())
 }
@@ -146,19 +151,21 @@ impl GpuParts {
         let geometry = &plan.config.geometry;
         let kind =
             if demands_device(plan, rx) { MemoryKind::Device } else { MemoryKind::HostPinned };
-        let output = Output::new(gpu, geometry, buffers(plan, rx), kind, on_host)?;
+        let bytes = geometry.batch_bytes();
+        let output = Output::new(gpu, bytes, buffers(plan, rx), kind, on_host)?;
         let bytes = PacketPool::bytes_needed(nic.rx_bufs, nic.rx_buf_size)?;
         let packets = Region::new(gpu, MemoryKind::HostPinned, bytes)?;
         let source = if gpu.integrated()? { Source::Device } else { Source::Pinned };
         let kept = vec![packets.clone()];
-        let queue = StreamQueue::new(kernels, gpu, geometry, source, output.clone(), kept)?;
+        let layout = Layout::of(geometry, rx.network_order);
+        let queue = StreamQueue::new(kernels, gpu, &layout, source, output.clone(), kept)?;
         Ok(Self { output, reorder: Some((queue, packets)) })
     }
 
     /// Batches that the CPU writes and an inference on `gpu` reads.
     fn of_cpu(plan: &Plan, rx: &Receiver, gpu: &Gpu) -> Result<Self, Failure> {
-        let (geometry, kind) = (&plan.config.geometry, MemoryKind::HostPinned);
-        let output = Output::new(gpu, geometry, buffers(plan, rx), kind, true)
+        let (bytes, kind) = (plan.config.geometry.batch_bytes(), MemoryKind::HostPinned);
+        let output = Output::new(gpu, bytes, buffers(plan, rx), kind, true)
             .map_err(|error| failure(ExitCode::Device, format!("{}: {error}", gpu.name())))?;
         Ok(Self { output, reorder: None })
     }
@@ -203,7 +210,14 @@ pub fn batches(
     pool: &BurstPool,
     plan: &Plan,
 ) -> Result<BatchMemory, Failure> {
-    let (bytes, kernel) = (plan.config.geometry.batch_bytes(), Kernel::new(plan.conversion));
+    let bytes = plan.config.geometry.batch_bytes();
+    let conversion = match (plan.conversion, gpu) {
+        (Some(conversion), _) => conversion,
+        // The memory's own kernel has nothing to do where a GPU fills it.
+        (None, Some(_)) => Conversion::Copy,
+        (None, None) => return Err(only_on_gpu(&plan.config, "there is none")),
+    };
+    let kernel = Kernel::new(conversion);
     let failed = |error: &dyn std::fmt::Display| failure(ExitCode::Device, error.to_string());
     match gpu.map(|gpu| gpu.output.on_host()) {
         // Batches that no CPU reads need none of its memory: one line stands for each.
@@ -241,6 +255,19 @@ pub fn stage<'m>(
     let tokens = (pool.id(), pool.buffers());
     let stage = GpuReorder::new(geometry, tokens, rx_bufs, queue, locate);
     Ok((ReorderStage::Gpu(Box::new(stage)), Some(events)))
+}
+
+impl Measures for ReorderStage<'_> {
+    fn measures(&self) -> bool {
+        matches!(self, Self::Gpu(_))
+    }
+
+    fn next_time(&mut self) -> Option<Nanos> {
+        match self {
+            Self::Cpu(_) => None,
+            Self::Gpu(stage) => stage.next_time(),
+        }
+    }
 }
 
 impl Reorder for ReorderStage<'_> {

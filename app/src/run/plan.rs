@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use tensorwire_configs::{Config, Mode, Options, RxPoll, Severity};
-use tensorwire_core::geometry::{ElementType, Geometry};
+use tensorwire_core::geometry::ElementType;
 use tensorwire_core::pipeline::transmitter::FrameSource;
 use tensorwire_kernels::Conversion;
 use tensorwire_sim::wire::{MAX_SHUFFLE, WireFaults};
@@ -77,8 +77,8 @@ pub struct Plan {
     pub model: Option<Model>,
     /// The feature file.
     pub features: Option<FeatureFile>,
-    /// What the payload becomes in the batch.
-    pub conversion: Conversion,
+    /// How the CPU makes the batch of payloads; `None` where only a GPU does.
+    pub conversion: Option<Conversion>,
     /// The NIC.
     pub nic: NicPlan,
     /// What its wire does to frames.
@@ -174,7 +174,7 @@ impl Plan {
         let faults = faults(args)?;
         let (mode, config, nic) = configured(args, eth_dst, talk)?;
         let talk = talk.of(&config);
-        let conversion = conversion(&config.geometry)?;
+        let conversion = conversion(&config)?;
         // A sender neither infers nor needs the model to be there.
         let model = if config.rx.is_some() { Model::of(&config)? } else { None };
         let capture = capture_path(args, &config);
@@ -306,19 +306,43 @@ fn faults(args: &RunArgs) -> Result<WireFaults, Failure> {
     })
 }
 
-/// The conversion of the geometry's types, where there is one on the CPU.
-fn conversion(geometry: &Geometry) -> Result<Conversion, Failure> {
-    let spec = geometry.spec();
-    match (spec.input, spec.output) {
-        (ElementType::Int8, ElementType::Fp16) => Ok(Conversion::Int8ToFp16),
-        (ElementType::Int8, ElementType::Bf16) => Ok(Conversion::Int8ToBf16),
-        (ElementType::Int8, ElementType::Fp32) => Ok(Conversion::Int8ToFp32),
-        (input, output) if input == output => Ok(Conversion::Copy),
-        (input, output) => Err(failure(
-            ExitCode::Device,
-            format!("{} to {} is not converted on the CPU", input.name(), output.name()),
-        )),
+/// The conversion of the geometry's types on the CPU. There may be none where a GPU is to reorder,
+/// which converts all that a configuration can name; whether there is one shows when it is opened.
+fn conversion(config: &Config) -> Result<Option<Conversion>, Failure> {
+    let Some(rx) = &config.rx else { return Ok(None) };
+    let spec = config.geometry.spec();
+    let on_cpu = match (spec.input, spec.output) {
+        (ElementType::Int8, ElementType::Fp16) => Some(Conversion::Int8ToFp16),
+        (ElementType::Int8, ElementType::Bf16) => Some(Conversion::Int8ToBf16),
+        (ElementType::Int8, ElementType::Fp32) => Some(Conversion::Int8ToFp32),
+        // A copy leaves the order of bytes alone.
+        (input, output) if input == output && (input.bits() <= 8 || !rx.network_order) => {
+            Some(Conversion::Copy)
+        }
+        _ => None,
+    };
+    if on_cpu.is_none() && !rx.reorder_on_gpu {
+        return Err(only_on_gpu(config, "reorder_type is `cpu`"));
     }
+    Ok(on_cpu)
+}
+
+/// The types need a GPU, and there is none, for this reason.
+pub(super) fn only_on_gpu(config: &Config, why: &str) -> Failure {
+    let spec = config.geometry.spec();
+    let order = if config.rx.as_ref().is_some_and(|rx| rx.network_order) {
+        " in network order"
+    } else {
+        ""
+    };
+    let (input, output) = (spec.input, spec.output);
+    failure(
+        ExitCode::Device,
+        format!(
+            "{input}{order} to {output} is converted on a GPU alone: {why}; the CPU converts int8 \
+             to fp16, bf16 and fp32"
+        ),
+    )
 }
 
 /// The feature file that is asked for, if there will be features.

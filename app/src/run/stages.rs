@@ -16,7 +16,7 @@ use tensorwire_core::pipeline::poller::{Poller, SplitLink, SplitQueue};
 use tensorwire_core::pipeline::producer::{self, Producer, ProducerConfig, ProducerReport};
 use tensorwire_core::pipeline::transmitter::{Transmitter, TransmitterConfig};
 use tensorwire_core::pipeline::{ConsumerEnd, Link, ProducerEnd, Signals};
-use tensorwire_core::port::{Reorder, RxQueue, TxQueue};
+use tensorwire_core::port::{RxQueue, TxQueue};
 use tensorwire_core::sync::{Flag, Published};
 use tensorwire_core::time::Nanos;
 use tensorwire_sim::nic::{NicError, SwNic};
@@ -221,7 +221,7 @@ impl Run<'_> {
         let config = self.producer_config(stages.rx)?;
         let log = self.log(stages.rx, &config)?;
         let logged = log.as_ref().map(|log| (Arc::clone(log), config.check.clone()));
-        let reorder = Timed::new(Recorded::new(reorder, logged.clone()), self.clock);
+        let reorder = Recorded::new(Timed::new(reorder, self.clock), logged.clone());
         let (pool, end) = (stages.pool, stages.producer_end);
         let crew = Crew {
             signals: end.signals(),
@@ -480,7 +480,8 @@ impl Run<'_> {
     }
 }
 
-type RunProducer<'a, Q> = Producer<'a, Q, Timed<Recorded<ReorderStage<'a>>>>;
+type RunReorder<'a> = Recorded<Timed<ReorderStage<'a>>>;
+type RunProducer<'a, Q> = Producer<'a, Q, RunReorder<'a>>;
 type RunInfer<'a> = Awaited<Timed<Backend<'a>>>;
 type RunConsumer<'a> = Consumer<'a, RunInfer<'a>, Progress<'a, RunSink>>;
 type RunTransmitter<'a, T> = Transmitter<Faulty<T>, &'a Frames>;
@@ -500,11 +501,11 @@ fn no_end(side: &str) -> Failure {
 }
 
 /// What the producer leaves behind, once the consumer has ended.
-fn produced<Q: RxQueue, O: Reorder>(mut producer: Producer<'_, Q, Timed<O>>) -> ProducerOutcome {
+fn produced<Q: RxQueue>(mut producer: RunProducer<'_, Q>) -> ProducerOutcome {
     ProducerOutcome {
         all_free: producer.all_buffers_free(),
         report: producer.report(),
-        reorder: producer.reorder().latency().clone(),
+        reorder: producer.reorder().inner().latency().clone(),
     }
 }
 

@@ -6,11 +6,28 @@ use tensorwire_core::burst::{Burst, Filling, InFlight, PacketDesc};
 use tensorwire_core::port::{Event, Infer, Outputs, PacketMemory, Reorder, StageError, Ticket};
 use tensorwire_core::time::Nanos;
 use tensorwire_core::window::SlotMap;
+use tensorwire_sim::reorder::CpuReorder;
 
 use super::clock::Clock;
 use crate::sink::Latency;
 
-/// A stage and the time that its work on each batch took.
+/// A reorder stage that may measure its batches itself: a GPU is still at work when `start` returns.
+pub trait Measures: Reorder {
+    /// Whether it does.
+    fn measures(&self) -> bool {
+        false
+    }
+
+    /// What it measured for the next batch that is done; `None` until another is.
+    fn next_time(&mut self) -> Option<Nanos> {
+        None
+    }
+}
+
+impl Measures for CpuReorder<'_> {}
+
+/// A stage and the time that its work on each batch took: by the clock around the call, or by what
+/// a GPU says of its own.
 #[derive(Debug)]
 pub struct Timed<T> {
     inner: T,
@@ -49,7 +66,7 @@ impl<T> Timed<T> {
     }
 }
 
-impl<T: Reorder> Reorder for Timed<T> {
+impl<T: Measures> Reorder for Timed<T> {
     #[inline]
     fn place<M: PacketMemory>(
         &mut self,
@@ -68,7 +85,9 @@ impl<T: Reorder> Reorder for Timed<T> {
     ) -> Result<Event, StageError> {
         let began = self.clock.now();
         let event = self.inner.start(batch, placed);
-        self.latency.record(self.clock.now().since(began));
+        if !self.inner.measures() {
+            self.latency.record(self.clock.now().since(began));
+        }
         event
     }
 
@@ -77,7 +96,11 @@ impl<T: Reorder> Reorder for Timed<T> {
     }
 
     fn poll_done(&mut self, done: &mut [PacketDesc]) -> usize {
-        self.inner.poll_done(done)
+        let count = self.inner.poll_done(done);
+        while let Some(time) = self.inner.next_time() {
+            self.latency.record(time);
+        }
+        count
     }
 }
 

@@ -18,6 +18,12 @@ use crate::memory::{Region, RegionError};
 use crate::queue::Source;
 use crate::stream::{Event, Stream};
 
+mod gather;
+mod stage;
+
+pub use gather::gather;
+pub use stage::stage;
+
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Bench<'a> {
@@ -35,6 +41,19 @@ pub struct Bench<'a> {
     pub payload_bytes: u32,
     /// Runs, of which the median counts.
     pub runs: usize,
+}
+
+impl Bench<'_> {
+    /// The packets of a batch, so many bytes from one to the next.
+    fn spread(&self, stride: usize) -> Vec<u8> {
+        let frame = self.stride as usize;
+        let mut spread = vec![0; self.order.len() * stride];
+        for (packet, place) in self.packets.chunks(frame).zip(spread.chunks_mut(stride)) {
+            let (len, place) = (packet.len().min(stride), place);
+            place[..len].copy_from_slice(&packet[..len]);
+        }
+        spread
+    }
 }
 
 /// A figure.
@@ -68,6 +87,12 @@ struct Sets<'a> {
 /// The widest output, as bytes of output for each byte of payload: int4 to fp64.
 const WIDEST: usize = 16;
 
+/// Batches that take turns, of which each touches so many bytes at least: together four times the
+/// second-level cache.
+fn turns(gpu: &Gpu, touched: usize) -> Result<usize, CudaError> {
+    Ok((4 * gpu.l2_bytes()?).div_ceil(touched.max(1)).clamp(4, 64))
+}
+
 fn u64s(values: impl Iterator<Item = u64>) -> Vec<u8> {
     values.flat_map(u64::to_le_bytes).collect()
 }
@@ -76,13 +101,11 @@ impl<'a> Sets<'a> {
     fn new(gpu: &Gpu, bench: Bench<'a>, width: usize) -> Result<Self, RegionError> {
         let payload = bench.order.len() * bench.payload_bytes as usize;
         let out_bytes = payload * width.min(WIDEST);
-        // What a batch touches at least, so that all of them are four times the cache.
-        let touched = bench.packets.len().min(out_bytes).max(1);
-        let count = (4 * gpu.l2_bytes()?).div_ceil(touched).clamp(4, 64);
+        let count = turns(gpu, bench.packets.len().min(out_bytes))?;
         let bytes = bench.packets.len();
         let (kind, staged) = match bench.source {
             Source::Device => (MemoryKind::Device, None),
-            Source::Pinned => {
+            Source::Pinned | Source::PinnedInPlace => {
                 let staged = Region::new(gpu, MemoryKind::Device, bytes * count)?;
                 (MemoryKind::HostPinned, Some(staged))
             }
@@ -159,8 +182,7 @@ impl<'a> Sets<'a> {
                 times.push(self.marks[1].microseconds_since(&self.marks[0])?);
             }
         }
-        times.sort_by(f64::total_cmp);
-        let median = times.get(times.len() / 2).copied().unwrap_or(f64::NAN);
+        let (median, _) = percentiles(times);
         Ok(median / u32::try_from(launches).map_or(f64::NAN, f64::from))
     }
 
@@ -190,7 +212,14 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// Measures one pair of types: the rows, and the batch as the GPU made it.
+/// Median and 99th percentile.
+fn percentiles(mut times: Vec<f64>) -> (f64, f64) {
+    times.sort_by(f64::total_cmp);
+    let at = |part: usize| times.get(times.len() * part / 100).copied().unwrap_or(f64::NAN);
+    (at(50), at(99))
+}
+
+/// Measures one pair of types in graphs: the rows, and the batch as the GPU made it.
 ///
 /// # Errors
 ///
@@ -221,7 +250,7 @@ pub fn reorder(
     let microseconds = sets.time(|set| launch(set, &sets.lists, direct))?;
     let name = match bench.source {
         Source::Device => format!("reorder {words}"),
-        Source::Pinned => format!("reorder {words}, read directly"),
+        _ => format!("reorder {words}, read directly"),
     };
     rows.push(Row { name, microseconds, bytes: traffic as u64 });
     if let Some(staged) = &sets.staged_lists {

@@ -115,7 +115,7 @@ impl StreamGather {
         Ok(Self {
             stream: Stream::new(gpu)?,
             function: kernels.function("tw_gather_headers")?,
-            events: Events::new(gpu, BURSTS)?,
+            events: Events::new(gpu, BURSTS, false)?,
             lists: Region::new(gpu, MemoryKind::HostPinned, lists)?,
             headers: Region::new(gpu, MemoryKind::HostPinned, BURSTS * MAX_POLL * HEADER_BYTES)?,
         })

@@ -10,6 +10,7 @@
 //! | [`kernels`] | the module of kernels, and their launches |
 //! | [`abi`] | what a kernel takes |
 //! | [`reorder`], [`queue`] | the stage of the pipeline, over a stream or over a stand-in |
+//! | `bulk`, `staging` | packets in pinned memory that are copied to the GPU ahead of the reorder |
 //! | [`mod@bench`] | how long a reorder takes here, beside copies of the same bytes |
 //! | [`gather`] | a receive queue whose packets only the GPU can read |
 //!
@@ -23,6 +24,7 @@
 
 pub mod abi;
 pub mod bench;
+mod bulk;
 pub mod cache;
 pub mod device;
 pub mod error;
@@ -33,6 +35,7 @@ pub mod memory;
 pub mod nvrtc;
 pub mod queue;
 pub mod reorder;
+mod staging;
 pub mod stream;
 
 pub use device::{Choice, Gpu, Unavailable};

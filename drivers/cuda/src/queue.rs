@@ -4,16 +4,21 @@
 #![allow(unsafe_code)] // calls of a C library; each block says why it may be made
 
 use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys;
-use tensorwire_core::geometry::Geometry;
+use tensorwire_core::geometry::{ElementType, Geometry};
 use tensorwire_core::memory::MemoryKind;
+use tensorwire_core::time::Nanos;
 
 use crate::abi::{Packets, ReorderParams};
 use crate::device::Gpu;
 use crate::error::{CudaError, check};
 use crate::kernels::{Function, Kernels, Shape, reorder_name};
 use crate::memory::{Region, RegionError};
+use crate::staging::Staging;
 use crate::stream::{Events, Stream};
 
 /// One stream of reorders, in order, with one list and one event per batch buffer.
@@ -37,6 +42,10 @@ pub trait Queue {
     /// [`CudaError`] when it failed.
     fn done(&mut self, buffer: usize) -> Result<bool, CudaError>;
 
+    /// How long the GPU took for the last reorder into the buffer, which is done: from its first
+    /// copy or read to the event that a consumer waits for. `None` where nobody measured.
+    fn took(&mut self, buffer: usize) -> Option<Nanos>;
+
     /// Waits until all reorders are done.
     ///
     /// # Errors
@@ -50,8 +59,11 @@ pub trait Queue {
 pub enum Source {
     /// Memory of the GPU, or memory that it shares with the CPU.
     Device,
-    /// Pinned memory across a bus.
+    /// Pinned memory across a bus: copied to the GPU in bulk where the packets of a batch lie
+    /// together, and read where they are otherwise.
     Pinned,
+    /// The same, always read where they are.
+    PinnedInPlace,
 }
 
 impl Source {
@@ -60,8 +72,83 @@ impl Source {
     pub(crate) const fn tuning(self) -> (u32, u32, u32) {
         match self {
             Self::Device => (2, 1, 0),
-            Self::Pinned => (4, 2, 128),
+            Self::Pinned | Self::PinnedInPlace => (4, 2, 128),
         }
+    }
+}
+
+/// What a batch consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Type of an element on the wire.
+    pub input: ElementType,
+    /// Type of an element in the batch.
+    pub output: ElementType,
+    /// Elements of 16 and 32 bits are big-endian on the wire.
+    pub network_order: bool,
+    /// Packets.
+    pub slots: u32,
+    /// Bytes of a frame before its payload.
+    pub payload_offset: u32,
+    /// Bytes of a payload.
+    pub payload_bytes: u32,
+}
+
+impl Layout {
+    /// That of a geometry.
+    #[must_use]
+    pub fn of(geometry: &Geometry, network_order: bool) -> Self {
+        let spec = geometry.spec();
+        Self {
+            input: spec.input,
+            output: spec.output,
+            network_order,
+            slots: geometry.packets_per_batch(),
+            payload_offset: narrow(geometry.payload_offset()),
+            payload_bytes: narrow(geometry.payload_bytes()),
+        }
+    }
+
+    /// Bytes of a frame.
+    #[must_use]
+    pub const fn frame_bytes(&self) -> usize {
+        self.payload_offset as usize + self.payload_bytes as usize
+    }
+
+    /// Bytes of a slot of the batch.
+    #[must_use]
+    pub const fn slot_bytes(&self) -> usize {
+        let elements = self.payload_bytes as usize * 8 / self.input.bits() as usize;
+        elements * self.output.bits() as usize / 8
+    }
+
+    /// Bytes of the batch.
+    #[must_use]
+    pub const fn batch_bytes(&self) -> usize {
+        self.slot_bytes() * self.slots as usize
+    }
+}
+
+/// How many batches went which way. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Ways(Arc<[AtomicU64; 2]>);
+
+impl Ways {
+    // Relaxed: counters; nothing is published with them.
+    fn count(&self, bulk: bool) {
+        self.0[usize::from(bulk)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Batches whose packets were copied to the GPU ahead of the reorder.
+    #[must_use]
+    pub fn bulk(&self) -> u64 {
+        self.0[1].load(Ordering::Relaxed)
+    }
+
+    /// Batches whose packets were read where they were.
+    #[must_use]
+    pub fn in_place(&self) -> u64 {
+        self.0[0].load(Ordering::Relaxed)
     }
 }
 
@@ -78,26 +165,25 @@ pub struct Output {
 }
 
 impl Output {
-    /// `buffers` buffers for batches of `geometry`, in memory of a kind. With `on_host` a batch can
-    /// be read by the CPU too: device memory then has a mirror.
+    /// `buffers` buffers for batches of `batch_bytes` bytes, in memory of a kind. With `on_host` a
+    /// batch can be read by the CPU too: device memory then has a mirror.
     ///
     /// # Errors
     ///
     /// [`RegionError`] when the memory cannot be had.
     pub fn new(
         gpu: &Gpu,
-        geometry: &Geometry,
+        batch_bytes: usize,
         buffers: usize,
         kind: MemoryKind,
         on_host: bool,
     ) -> Result<Self, RegionError> {
         // As the pools of the software NIC have it: each buffer on a line of its own.
-        let stride = geometry.batch_bytes().next_multiple_of(64);
+        let stride = batch_bytes.next_multiple_of(64);
         let bytes = stride.saturating_mul(buffers);
         let region = Region::new(gpu, kind, bytes)?;
         let mirrored = on_host && !kind.on_host();
         let mirror = mirrored.then(|| Region::new(gpu, MemoryKind::HostPinned, bytes));
-        let batch_bytes = geometry.batch_bytes();
         Ok(Self { region, mirror: mirror.transpose()?, buffers, batch_bytes, stride })
     }
 
@@ -134,26 +220,47 @@ impl Output {
     }
 }
 
-/// The queue on a GPU. Its stream, kernel, lists and events are made once, at start.
+/// How a kernel reads packets that lie in one way.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    shape: Shape,
+    line_bytes: u32,
+}
+
+impl Reading {
+    const fn of(source: Source, slots: u32) -> Self {
+        let (together, pieces, line_bytes) = source.tuning();
+        Self { shape: Shape::reorder(slots, together, pieces), line_bytes }
+    }
+}
+
+/// The queue on a GPU. Its streams, kernel, lists and events are made once, at start.
 #[derive(Debug)]
 pub struct StreamQueue {
-    // Dropped in this order: the stream waits for what uses the rest.
+    // Dropped in this order: the streams wait for what uses the rest.
     stream: Stream,
+    /// Where packets are copied in bulk.
+    staging: Option<Staging>,
     function: Function,
+    /// When the work on a buffer began, and that it is done.
+    begun: Events,
     events: Events,
     params: ReorderParams,
-    shape: Shape,
+    /// Packets where they are, and packets that were copied.
+    in_place: Reading,
+    copied: Reading,
     batch_bytes: usize,
     output: Output,
     lists: Region,
     /// Where lists are copied to; `None`: read where they are.
     near_lists: Option<Region>,
+    ways: Ways,
     /// The regions whose packets are read: kept until the stream is done.
     _packets: Vec<Region>,
 }
 
 impl StreamQueue {
-    /// A queue for batches of `geometry`, whose packets lie in `packets`.
+    /// A queue for batches of that layout, whose packets lie in `packets`.
     ///
     /// # Errors
     ///
@@ -161,38 +268,46 @@ impl StreamQueue {
     pub fn new(
         kernels: &Kernels,
         gpu: &Gpu,
-        geometry: &Geometry,
+        layout: &Layout,
         source: Source,
         output: Output,
         packets: Vec<Region>,
     ) -> Result<Self, RegionError> {
-        let spec = geometry.spec();
-        let function = kernels.function(&reorder_name(spec.input, spec.output))?;
-        let slots = geometry.packets_per_batch();
-        let (together, pieces, line_bytes) = source.tuning();
+        let function = kernels.function(&reorder_name(layout.input, layout.output))?;
+        let (slots, frame_bytes) = (layout.slots, layout.frame_bytes());
         let bytes = output.buffers * slots as usize * size_of::<u64>();
         let lists = Region::new(gpu, MemoryKind::HostPinned, bytes)?;
         let near = (source == Source::Device && !gpu.integrated()?)
             .then(|| Region::new(gpu, MemoryKind::Device, bytes));
+        let staging = match packets.as_slice() {
+            [pool] if source == Source::Pinned && !gpu.integrated()? => {
+                Staging::new(gpu, pool, frame_bytes, slots)?
+            }
+            _ => None,
+        };
         let params = ReorderParams {
             packets: Packets { count: slots, ..Packets::default() },
-            payload_offset: narrow(geometry.payload_offset()),
-            payload_bytes: narrow(geometry.payload_bytes()),
+            payload_offset: layout.payload_offset,
+            payload_bytes: layout.payload_bytes,
             slots_per_batch: slots,
-            slot_stride: narrow(geometry.slot_stride()),
-            line_bytes,
+            slot_stride: narrow(layout.slot_bytes()),
+            network_order: u32::from(layout.network_order),
             ..ReorderParams::default()
         };
         Ok(Self {
             stream: Stream::new(gpu)?,
+            staging,
             function,
-            events: Events::new(gpu, output.buffers)?,
+            begun: Events::new(gpu, output.buffers, true)?,
+            events: Events::new(gpu, output.buffers, true)?,
             params,
-            shape: Shape::reorder(slots, together, pieces),
-            batch_bytes: geometry.batch_bytes(),
+            in_place: Reading::of(source, slots),
+            copied: Reading::of(Source::Device, slots),
+            batch_bytes: layout.batch_bytes(),
             output,
             lists,
             near_lists: near.transpose()?,
+            ways: Ways::default(),
             _packets: packets,
         })
     }
@@ -201,6 +316,25 @@ impl StreamQueue {
     #[must_use]
     pub fn events(&self) -> Events {
         self.events.clone()
+    }
+
+    /// How many batches went which way so far.
+    #[must_use]
+    pub fn ways(&self) -> Ways {
+        self.ways.clone()
+    }
+
+    /// Microseconds on the GPU from the begin of the work on one buffer to the end of that on
+    /// another; both are done.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] when one of them is not done.
+    pub fn microseconds(&self, from: usize, to: usize) -> Result<f64, CudaError> {
+        let (Some(begun), Some(done)) = (self.begun.get(from), self.events.get(to)) else {
+            return Err(NO_BUFFER);
+        };
+        done.microseconds_since(begun)
     }
 
     /// Bytes of a list.
@@ -246,6 +380,9 @@ impl StreamQueue {
     }
 }
 
+/// A buffer that there is not.
+const NO_BUFFER: CudaError = CudaError { call: "batch buffer", code: 1 };
+
 /// Numbers of a geometry are far below 2^32: its checked constructor says so.
 fn narrow(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
@@ -256,21 +393,45 @@ impl Queue for StreamQueue {
         let (first, slots) = self.list_at(buffer)?;
         // SAFETY: the entries were zeroed when the region was made. `&mut self` is the only way to
         // them on the CPU, and the stage asks for a list only when no reorder reads it.
-        Some(unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), slots) })
+        Some(unsafe { slice::from_raw_parts_mut(first.as_ptr(), slots) })
     }
 
     fn submit(&mut self, buffer: usize) -> Result<(), CudaError> {
-        const NO_BUFFER: CudaError = CudaError { call: "batch buffer", code: 1 };
         let out = self.output.device_address(buffer).ok_or(NO_BUFFER)?;
-        let event = self.events.get(buffer).ok_or(NO_BUFFER)?;
+        let (first, slots) = self.list_at(buffer).ok_or(NO_BUFFER)?;
+        let (Some(begun), Some(event)) = (self.begun.get(buffer), self.events.get(buffer)) else {
+            return Err(NO_BUFFER);
+        };
         let _entered = self.stream.gpu().enter()?;
+        // SAFETY: as in `list`: this is the end of the time in which it is written to.
+        let list = unsafe { slice::from_raw_parts_mut(first.as_ptr(), slots) };
+        let copied = match &mut self.staging {
+            Some(staging) => staging.bring(list, &self.stream, begun)?,
+            None => false,
+        };
         let mut params = self.params;
-        params.packets.addresses = self.bring_list(buffer)?;
         params.out = out;
+        let reading = if copied {
+            // Beside the next copy, so reading the list over the bus costs nobody anything.
+            params.packets.addresses =
+                self.lists.device_address() + (buffer * self.list_bytes()) as u64;
+            self.copied
+        } else {
+            begun.record(&self.stream)?;
+            params.packets.addresses = self.bring_list(buffer)?;
+            self.in_place
+        };
+        params.line_bytes = reading.line_bytes;
         // SAFETY: `params` is what reorder kernels take. The list has as many entries as it says,
         // each 0 or, by the stage's contract, a whole frame of the packets' regions, which are kept
-        // here and whose tokens the stage keeps until the event. The batch belongs to the stage.
-        unsafe { self.function.launch(&self.stream, self.shape, &params, true)? };
+        // here and whose tokens the stage keeps until the event; or its copy in the area, which is
+        // complete before the kernel begins and not written to before it ends. The batch belongs to
+        // the stage. Only a kernel that waits for no copy may begin before the one ahead of it ends.
+        unsafe { self.function.launch(&self.stream, reading.shape, &params, !copied)? };
+        self.ways.count(copied);
+        if let Some(staging) = self.staging.as_ref().filter(|_| copied) {
+            staging.were_read(&self.stream)?;
+        }
         self.mirror(buffer, out)?;
         event.record(&self.stream)
     }
@@ -279,7 +440,15 @@ impl Queue for StreamQueue {
         self.events.get(buffer).map_or(Ok(true), super::stream::Event::done)
     }
 
+    fn took(&mut self, buffer: usize) -> Option<Nanos> {
+        let microseconds = self.microseconds(buffer, buffer).ok()?;
+        // A time is neither negative nor half an hour; what is would be cut off.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
+        Some(Nanos((microseconds * 1e3) as u64))
+    }
+
     fn finish(&mut self) -> Result<(), CudaError> {
-        self.stream.synchronize()
+        let copies = self.staging.as_ref().map_or(Ok(()), Staging::finish);
+        self.stream.synchronize().and(copies)
     }
 }

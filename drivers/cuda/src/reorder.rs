@@ -11,6 +11,7 @@ use std::fmt;
 use tensorwire_core::burst::{Burst, Filling, PacketDesc, PoolId};
 use tensorwire_core::geometry::Geometry;
 use tensorwire_core::port::{Event, PacketMemory, Reorder, StageError};
+use tensorwire_core::time::Nanos;
 use tensorwire_core::window::SlotMap;
 
 use crate::error::CudaError;
@@ -104,6 +105,9 @@ pub struct GpuReorder<Q: Queue, L> {
     running: VecDeque<u16>,
     /// Packets that nothing reads any more. There is room for all of them.
     done: VecDeque<PacketDesc>,
+    /// How long each batch took the GPU, as far as nobody asked yet. There is room for one from each
+    /// buffer; what comes on top is left out.
+    times: VecDeque<Nanos>,
     /// The device failed: nothing more is asked of it.
     failed: Option<CudaError>,
     stats: ReorderStats,
@@ -141,6 +145,7 @@ impl<Q: Queue, L: Locate> GpuReorder<Q, L> {
             buffers: (0..buffers).map(|_| buffer()).collect(),
             running: VecDeque::with_capacity(usize::from(buffers)),
             done: VecDeque::with_capacity(packets.max(slots as usize)),
+            times: VecDeque::with_capacity(usize::from(buffers)),
             failed: None,
             stats: ReorderStats::default(),
         }
@@ -150,6 +155,12 @@ impl<Q: Queue, L: Locate> GpuReorder<Q, L> {
     #[must_use]
     pub const fn stats(&self) -> ReorderStats {
         self.stats
+    }
+
+    /// How long the GPU took for the next batch that is done, in order; `None` until another is.
+    /// See [`Queue::took`].
+    pub fn next_time(&mut self) -> Option<Nanos> {
+        self.times.pop_front()
     }
 
     /// The error of CUDA that ended it, in its words.
@@ -287,6 +298,9 @@ impl<Q: Queue, L: Locate> GpuReorder<Q, L> {
         if done {
             self.running.pop_front();
             self.give_back(index);
+            if self.failed.is_none() && self.times.len() < self.buffers.len() {
+                self.times.extend(self.queue.took(usize::from(index)));
+            }
         }
         done
     }

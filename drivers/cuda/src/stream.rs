@@ -158,11 +158,13 @@ impl Event {
     pub fn microseconds_since(&self, earlier: &Self) -> Result<f64, CudaError> {
         type Elapsed = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> CUresult;
         const CALL: &str = "cuEventElapsedTime";
+        // With its end, so that looking it up allocates nothing.
+        const SYMBOL: &[u8] = b"cuEventElapsedTime\0";
         // Not through the bindings: of CUDA 13 they know another name, which CUDA 12.2 lacks.
         // SAFETY: the library was loaded, or there were no event.
         let library = unsafe { sys::culib() };
         // SAFETY: the type is that of cuda.h; both names have had it since CUDA 5.
-        let elapsed = unsafe { library.get::<Elapsed>(CALL.as_bytes()) };
+        let elapsed = unsafe { library.get::<Elapsed>(SYMBOL) };
         let elapsed = elapsed.map_err(|_| CudaError { call: CALL, code: 500 })?;
         let _entered = self.gpu.enter()?;
         let mut milliseconds = 0.0;
@@ -186,14 +188,14 @@ impl Drop for Event {
 pub struct Events(Arc<[Event]>);
 
 impl Events {
-    /// As many events as there are buffers.
+    /// As many events as there are buffers; `timed` as for [`Event::new`].
     ///
     /// # Errors
     ///
     /// [`CudaError`] when the driver refuses.
-    pub fn new(gpu: &Gpu, buffers: usize) -> Result<Self, CudaError> {
+    pub fn new(gpu: &Gpu, buffers: usize, timed: bool) -> Result<Self, CudaError> {
         let events: Result<Vec<Event>, CudaError> =
-            (0..buffers).map(|_| Event::new(gpu, false)).collect();
+            (0..buffers).map(|_| Event::new(gpu, timed)).collect();
         Ok(Self(events?.into()))
     }
 

@@ -4,6 +4,7 @@
 use tensorwire_core::burst::{Burst, BurstPool, Filling, PacketDesc};
 use tensorwire_core::geometry::{Geometry, GeometrySpec};
 use tensorwire_core::port::{PacketMemory, Reorder};
+use tensorwire_core::time::Nanos;
 use tensorwire_core::window::SlotMap;
 use tensorwire_cuda::CudaError;
 use tensorwire_cuda::queue::Queue;
@@ -23,6 +24,10 @@ impl Queue for Done {
 
     fn done(&mut self, _: usize) -> Result<bool, CudaError> {
         Ok(true)
+    }
+
+    fn took(&mut self, _: usize) -> Option<Nanos> {
+        Some(Nanos(1))
     }
 
     fn finish(&mut self) -> Result<(), CudaError> {
@@ -80,5 +85,6 @@ fn batches_allocate_nothing() {
     });
     assert_eq!(counted.count_total, 0, "{counted:?}");
     assert_eq!(stage.stats().batches, 3);
+    assert_eq!(stage.next_time(), Some(Nanos(1)));
     let _ = filling.abandon();
 }

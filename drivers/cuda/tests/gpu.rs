@@ -6,19 +6,24 @@
 
 mod rig;
 
+use std::error::Error;
 use std::fs;
 use std::num::NonZeroU64;
 use std::thread;
 
 use rig::{Frames, Job, Outcome, Way, documented, run};
+use tensorwire_core::geometry::ElementType;
 use tensorwire_core::memory::MemoryKind;
 use tensorwire_cuda::cache::Cache;
 use tensorwire_cuda::device::current_context;
 use tensorwire_cuda::kernels::{Kernels, embedded};
 use tensorwire_cuda::load::Origin;
 use tensorwire_cuda::memory::{Lent, Region, RegionError};
+use tensorwire_cuda::queue::{Layout, Output, Queue, Source, StreamQueue};
 use tensorwire_cuda::stream::{Event, Stream};
 use tensorwire_cuda::{Choice, Gpu, Unavailable};
+use tensorwire_kernels::{Conversion, Kernel};
+use tensorwire_sim::prng::Prng;
 use tensorwire_sim::wire::WireFaults;
 
 /// The first GPU; `None`, with the reason printed, where there is none.
@@ -171,6 +176,7 @@ fn kernels_are_the_same_whichever_way_they_came() {
 fn every_way_gives_the_counters_and_the_batches_of_the_cpu() {
     let Some(gpu) = gpu() else { return };
     let kernels = Kernels::load(&gpu, None).expect("kernels");
+    let integrated = gpu.integrated().expect("known");
     let geometry = documented();
     let frames = Frames::new(&geometry, 2).expect("frames");
     for (faults, name) in [(CLEAN, "clean"), (faulty(), "faulty")] {
@@ -179,11 +185,20 @@ fn every_way_gives_the_counters_and_the_batches_of_the_cpu() {
         for way in [
             Way::Pinned(MemoryKind::HostPinned),
             Way::Pinned(MemoryKind::Device),
+            Way::InPlace(MemoryKind::Device),
             Way::Device(MemoryKind::Device),
             Way::Device(MemoryKind::HostPinned),
         ] {
             let got = run(Some((&gpu, &kernels)), &geometry, &frames, job(way, faults, false));
-            assert_same(&expected, &got.expect("a run"), &format!("{name}, {way:?}"));
+            let got = got.expect("a run");
+            assert_same(&expected, &got, &format!("{name}, {way:?}"));
+            let ways = got.ways.expect("counted");
+            let (bulk, in_place) = (ways.bulk(), ways.in_place());
+            eprintln!("{name}, {way:?}: {bulk} batches in bulk, {in_place} in place");
+            // Batches of which nothing came have nothing to copy.
+            let bulk_expected = matches!(way, Way::Pinned(_)) && !integrated;
+            assert_eq!(bulk > 0, bulk_expected, "{name}, {way:?}");
+            assert!(in_place == 0 || !bulk_expected || faults != CLEAN, "{name}: {in_place}");
         }
     }
 }
@@ -201,4 +216,196 @@ fn threads_give_the_batches_of_the_cpu() {
         let got = run(Some((&gpu, &kernels)), &geometry, &frames, job).expect("a run");
         assert_same(&expected, &got, &format!("{kind}"));
     }
+}
+
+/// A pool of random packets in pinned memory, and a queue that reads them.
+struct Pool {
+    bytes: Vec<u8>,
+    packets: Region,
+    output: Output,
+    layout: Layout,
+}
+
+impl Pool {
+    const STRIDE: usize = 1280;
+    const BUFFERS: usize = 12_000;
+
+    fn new(gpu: &Gpu, layout: Layout) -> Result<Self, RegionError> {
+        let mut prng = Prng::new(23);
+        let mut bytes = vec![0; Self::STRIDE * Self::BUFFERS];
+        for word in bytes.chunks_mut(8) {
+            word.copy_from_slice(&prng.next_u64().to_le_bytes());
+        }
+        let packets = Region::new(gpu, MemoryKind::HostPinned, bytes.len())?;
+        packets.write(0, &bytes)?;
+        let output = Output::new(gpu, layout.batch_bytes(), 16, MemoryKind::Device, false)?;
+        // What no kernel writes.
+        let size = output.region().bytes();
+        output.region().write(0, &vec![0xff; size])?;
+        Ok(Self { bytes, packets, output, layout })
+    }
+
+    fn queue(&self, kernels: &Kernels, gpu: &Gpu, source: Source) -> StreamQueue {
+        let (output, kept) = (self.output.clone(), vec![self.packets.clone()]);
+        StreamQueue::new(kernels, gpu, &self.layout, source, output, kept).expect("a queue")
+    }
+
+    fn submit(&self, queue: &mut StreamQueue, to: usize, buffers: &[Option<usize>]) {
+        let list = queue.list(to).expect("such a buffer");
+        for (place, buffer) in list.iter_mut().zip(buffers) {
+            let address = |at| self.packets.device_address() + (at * Self::STRIDE) as u64;
+            *place = buffer.map_or(0, address);
+        }
+        queue.submit(to).expect("submitted");
+    }
+
+    fn payload(&self, buffer: usize) -> &[u8] {
+        let first = buffer * Self::STRIDE + self.layout.payload_offset as usize;
+        &self.bytes[first..][..self.layout.payload_bytes as usize]
+    }
+
+    fn batch(&self, buffer: usize) -> Vec<u8> {
+        let mut batch = vec![0; self.layout.batch_bytes()];
+        let stride = self.layout.batch_bytes().next_multiple_of(64);
+        self.output.region().read(buffer * stride, &mut batch).expect("read");
+        batch
+    }
+}
+
+/// Where the packets of a batch may lie, and whether they are then copied in bulk.
+fn arrangements(slots: usize) -> Vec<(&'static str, bool, Vec<Option<usize>>)> {
+    let mut prng = Prng::new(7);
+    let mut shuffled: Vec<_> = (500..500 + slots).map(Some).collect();
+    for at in (1..slots).rev() {
+        shuffled.swap(at, usize::try_from(prng.below(at as u64 + 1)).expect("small"));
+    }
+    let from = |first: usize| move |i: usize| Some((first + i) % Pool::BUFFERS);
+    vec![
+        ("in order", true, (0..slots).map(from(3000)).collect()),
+        ("shuffled", true, shuffled),
+        ("around the end", true, (0..slots).map(from(Pool::BUFFERS - 700)).collect()),
+        ("some missing", true, (0..slots).map(|i| (i % 40 != 7).then_some(i)).collect()),
+        ("every second", false, (0..slots).map(|i| Some(2 * i)).collect()),
+        ("in four parts", true, (0..slots).map(|i| Some(i + i / 1024 * 2000)).collect()),
+        ("in many parts", false, (0..slots).map(|i| Some(i + i / 250 * 400)).collect()),
+        ("one alone", true, (0..slots).map(|i| (i == 9).then_some(11_999)).collect()),
+        ("none at all", false, vec![None; slots]),
+    ]
+}
+
+/// Whichever way is taken, the batch is what the CPU makes of the packets. Twice round without
+/// waiting: the areas that packets are copied to are used again while they are read.
+#[test]
+fn packets_become_the_same_batch_wherever_they_lie() -> Result<(), Box<dyn Error>> {
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let kernels = Kernels::load(&gpu, None)?;
+    let layout = Layout::of(&documented(), false);
+    let arrangements = arrangements(layout.slots as usize);
+    for source in [Source::Pinned, Source::PinnedInPlace] {
+        let pool = Pool::new(&gpu, layout)?;
+        let mut queue = pool.queue(&kernels, &gpu, source);
+        for _ in 0..2 {
+            for (to, (_, _, buffers)) in arrangements.iter().enumerate() {
+                pool.submit(&mut queue, to, buffers);
+            }
+            queue.finish()?;
+        }
+        for (to, (name, _, buffers)) in arrangements.iter().enumerate() {
+            let batch = pool.batch(to);
+            for (slot, buffer) in batch.chunks_exact(layout.slot_bytes()).zip(buffers) {
+                let mut expected = vec![0; layout.slot_bytes()];
+                if let Some(buffer) = buffer {
+                    let kernel = Kernel::new(Conversion::Int8ToFp16);
+                    kernel.convert(pool.payload(*buffer), &mut expected);
+                }
+                assert!(slot == expected, "{source:?}, {name}: buffer {buffer:?}");
+            }
+            let took = queue.took(to).expect("measured");
+            assert!(took.0 > 0 && took.0 < 100_000_000, "{source:?}, {name}: {took:?}");
+        }
+        let near = source == Source::Pinned && !gpu.integrated()?;
+        let bulk = arrangements.iter().filter(|(_, bulk, _)| near && *bulk).count() as u64;
+        assert_eq!(queue.ways().bulk(), 2 * bulk, "{source:?}");
+        assert_eq!(queue.ways().in_place(), 2 * (arrangements.len() as u64 - bulk));
+    }
+    Ok(())
+}
+
+/// The elements of a payload as numbers.
+fn elements(of: ElementType, network: bool, payload: &[u8]) -> Vec<i32> {
+    let nibble = |bits: u8| i32::from((bits << 4).cast_signed() >> 4);
+    match of {
+        ElementType::Int4 => payload.iter().flat_map(|b| [nibble(b >> 4), nibble(*b)]).collect(),
+        ElementType::Int8 => payload.iter().map(|b| i32::from(b.cast_signed())).collect(),
+        ElementType::Int16 => {
+            let number = if network { i16::from_be_bytes } else { i16::from_le_bytes };
+            payload.as_chunks().0.iter().map(|two| i32::from(number(*two))).collect()
+        }
+        _ => {
+            let number = if network { i32::from_be_bytes } else { i32::from_le_bytes };
+            payload.as_chunks().0.iter().map(|four| number(*four)).collect()
+        }
+    }
+}
+
+/// A number as an element of the batch. Small ones only for the two types of 16 bits, where they
+/// are exact; what is rounded there is the business of the kernels' own tests.
+fn bytes(of: ElementType, number: i32) -> Vec<u8> {
+    let single = (number as f32).to_bits();
+    match of {
+        ElementType::Fp64 => f64::from(number).to_le_bytes().to_vec(),
+        ElementType::Fp32 => single.to_le_bytes().to_vec(),
+        ElementType::Bf16 => (single >> 16).to_le_bytes()[..2].to_vec(),
+        ElementType::Fp16 if number == 0 => vec![0, 0],
+        ElementType::Fp16 => {
+            let exponent = (single >> 23 & 0xff) + 15 - 127;
+            let half = single >> 16 & 0x8000 | exponent << 10 | single >> 13 & 0x3ff;
+            half.to_le_bytes()[..2].to_vec()
+        }
+        _ => number.to_le_bytes().to_vec(),
+    }
+}
+
+/// Every pair of types and byte orders comes through the queue as the layout says it.
+#[test]
+fn every_pair_of_types_comes_through_the_queue() -> Result<(), Box<dyn Error>> {
+    use ElementType::{Bf16, Fp16, Fp32, Fp64, Int4, Int8, Int16, Int32};
+    let Some(gpu) = gpu() else { return Ok(()) };
+    let kernels = Kernels::load(&gpu, None)?;
+    let buffers: Vec<_> = (0..64).map(|i| (i != 5).then_some(63 - i)).collect();
+    for (input, network_order) in
+        [(Int4, false), (Int8, false), (Int16, false), (Int16, true), (Int32, false), (Int32, true)]
+    {
+        for output in [Fp16, Bf16, Fp32, Fp64, Int32, input] {
+            let wide = matches!(input, Int16 | Int32) && matches!(output, Fp16 | Bf16);
+            let copied = input == output;
+            if wide {
+                continue;
+            }
+            let (slots, payload_offset, payload_bytes) = (64, 64, 1176);
+            let layout =
+                Layout { input, output, network_order, slots, payload_offset, payload_bytes };
+            let pool = Pool::new(&gpu, layout)?;
+            let mut queue = pool.queue(&kernels, &gpu, Source::Pinned);
+            pool.submit(&mut queue, 1, &buffers);
+            queue.finish()?;
+            let batch = pool.batch(1);
+            let slot_bytes = batch.len() / buffers.len();
+            for (slot, buffer) in batch.chunks_exact(slot_bytes).zip(&buffers) {
+                let expected = match buffer {
+                    None => vec![0; slot_bytes],
+                    Some(buffer) if copied => pool.payload(*buffer).to_vec(),
+                    Some(buffer) => elements(input, network_order, pool.payload(*buffer))
+                        .into_iter()
+                        .flat_map(|number| bytes(output, number))
+                        .collect(),
+                };
+                assert!(
+                    slot == expected,
+                    "{input} to {output}, network order {network_order}: {buffer:?}"
+                );
+            }
+        }
+    }
+    Ok(())
 }

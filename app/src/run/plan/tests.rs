@@ -308,3 +308,54 @@ fn what_cannot_be_told_or_run_is_refused() {
     let (exit, reason) = case.refusal(&["--model", "vgg"]);
     assert!(exit == 2 && reason.starts_with("--model: "), "{reason}");
 }
+
+/// A receiver of numbers of 16 bits in network order, which become fp32.
+fn of_16_bits() -> Case {
+    let stage = "          reorder_configs:\n            - {name: a, reorder_type: gpu, \
+                 memory_region: out, payload_byte_offset: 64, flow_ids: [0], data_types: \
+                 {input_type: int16, output_type: fp32, endianness: network}, method: \
+                 {seq_packets_per_batch: {sequence_number: {bit_offset: 336, bit_width: 8}, \
+                 packets_per_batch: 16}}}\n          flows:\n";
+    Case::new()
+        .with("          flows:\n", stage)
+        .with(
+            "rx, kind: host, num_bufs: 16384, buf_size: 256",
+            "rx, kind: host, num_bufs: 16384, buf_size: 448",
+        )
+        .with(
+            "tx, kind: host, num_bufs: 16384, buf_size: 256",
+            "tx, kind: host, num_bufs: 16384, buf_size: 448",
+        )
+        .with(
+            "kind: host, num_bufs: 16, buf_size: 6144",
+            "kind: host_pinned, num_bufs: 16, buf_size: 12288",
+        )
+        .with("payload_size: 192", "payload_size: 384")
+        .with("out_payload_len: 192", "out_payload_len: 384\n  output_type: fp32")
+}
+
+#[test]
+fn what_only_a_gpu_converts_is_planned_where_one_is_to_reorder() {
+    let plan = of_16_bits().planned(&[]);
+    assert_eq!(plan.conversion, None);
+    let why = only_on_gpu(&plan.config, "it is at home");
+    assert_eq!(
+        why.reason,
+        "int16 in network order to fp32 is converted on a GPU alone: it is at home; the CPU \
+         converts int8 to fp16, bf16 and fp32"
+    );
+    let copied = Case::new().planned(&[]);
+    assert_eq!(copied.conversion, Some(Conversion::Int8ToFp16));
+    let (exit, reason) = Case::new()
+        .with(
+            "out_payload_len: 192",
+            "reorder_type: cpu\n  output_type: fp64\n  out_payload_len: 192",
+        )
+        .with("num_bufs: 16, buf_size: 6144", "num_bufs: 16, buf_size: 24576")
+        .refusal(&[]);
+    assert_eq!(exit, 5);
+    assert!(
+        reason.starts_with("int8 to fp64 is converted on a GPU alone: reorder_type"),
+        "{reason}"
+    );
+}

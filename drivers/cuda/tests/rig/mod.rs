@@ -27,7 +27,7 @@ use tensorwire_cuda::Gpu;
 use tensorwire_cuda::gather::{DevicePackets, GatheredRx, OnDevice, StreamGather};
 use tensorwire_cuda::kernels::Kernels;
 use tensorwire_cuda::memory::{Lent, Region};
-use tensorwire_cuda::queue::{Output, Source, StreamQueue};
+use tensorwire_cuda::queue::{Layout, Output, Source, StreamQueue, Ways};
 use tensorwire_cuda::reorder::{GpuReorder, InRegion};
 use tensorwire_cuda::stream::Events;
 use tensorwire_kernels::{Conversion, Kernel};
@@ -102,8 +102,20 @@ pub(crate) enum Way {
     Cpu,
     /// Packets in pinned memory, batches in memory of this kind.
     Pinned(MemoryKind),
+    /// The same, never copied in bulk.
+    InPlace(MemoryKind),
     /// Packets in memory of the GPU, copied there when they come, as a NIC would write them.
     Device(MemoryKind),
+}
+
+impl Way {
+    /// Kind of memory of the batches on a GPU.
+    const fn kind(self) -> Option<MemoryKind> {
+        match self {
+            Self::Cpu => None,
+            Self::Pinned(kind) | Self::InPlace(kind) | Self::Device(kind) => Some(kind),
+        }
+    }
 }
 
 /// What a run is to do.
@@ -128,6 +140,8 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     /// Milliseconds of work, or on a core with threads: sender, producer, consumer.
     pub(crate) on_core: [f64; 3],
+    /// Which way batches went on a GPU.
+    pub(crate) ways: Option<Ways>,
 }
 
 /// Reads a batch.
@@ -307,7 +321,7 @@ pub(crate) fn run(
 ) -> Result<Outcome, Box<dyn Error>> {
     let pool = BurstPool::new(BATCH_BUFS)?;
     let kernel = Kernel::new(Conversion::Int8ToFp16);
-    let (Some((gpu, kernels)), Way::Pinned(kind) | Way::Device(kind)) = (gpu, job.way) else {
+    let (Some((gpu, kernels)), Some(kind)) = (gpu, job.way.kind()) else {
         let memory = BatchMemory::new(&pool, geometry.batch_bytes(), kernel)?;
         let mut nic = SwNic::new(nic_config(geometry))?;
         let reorder = CpuReorder::at_placement(geometry, &memory)?;
@@ -319,7 +333,7 @@ pub(crate) fn run(
     let packets = Region::new(gpu, MemoryKind::HostPinned, bytes)?;
     let mut nic = SwNic::new_in(nic_config(geometry), Box::new(Lent::new(&packets)?))?;
     let view = nic.packets();
-    let output = Output::new(gpu, geometry, BATCH_BUFS, kind, false)?;
+    let output = Output::new(gpu, geometry.batch_bytes(), BATCH_BUFS, kind, false)?;
     let region = output.region().clone();
     let batch = geometry.batch_bytes();
     let read = move |input: &Burst<InFlight>| {
@@ -328,12 +342,18 @@ pub(crate) fn run(
         bytes
     };
     let tokens: (PoolId, u16) = (pool.id(), pool.buffers());
+    let layout = Layout::of(geometry, false);
     let queue =
-        |source, kept| StreamQueue::new(kernels, gpu, geometry, source, output.clone(), vec![kept]);
+        |source, kept| StreamQueue::new(kernels, gpu, &layout, source, output.clone(), vec![kept]);
     let (tx, rx) = nic.split();
-    if let Way::Pinned(_) = job.way {
-        let queue = queue(Source::Pinned, packets.clone())?;
-        let events = Some(queue.events());
+    let near = match job.way {
+        Way::Pinned(_) => Some(Source::Pinned),
+        Way::InPlace(_) => Some(Source::PinnedInPlace),
+        Way::Device(_) | Way::Cpu => None,
+    };
+    if let Some(source) = near {
+        let queue = queue(source, packets.clone())?;
+        let events = Some((queue.events(), queue.ways()));
         let locate = InRegion::new(&packets).expect("pinned memory");
         let reorder = GpuReorder::new(geometry, tokens, RX_BUFS, queue, locate);
         return machines(geometry, frames, job, pool, tx, rx, reorder, events, Box::new(read));
@@ -342,7 +362,7 @@ pub(crate) fn run(
     let shadow = Region::new(gpu, MemoryKind::Device, stride * RX_BUFS)?;
     let shadows = Shadows { view, region: shadow.clone(), stride };
     let queue = queue(Source::Device, shadow)?;
-    let events = Some(queue.events());
+    let events = Some((queue.events(), queue.ways()));
     let reorder = GpuReorder::new(geometry, tokens, RX_BUFS, queue, OnDevice(shadows.clone()));
     let gather = StreamGather::new(kernels, gpu)?;
     let rx = Shadowed { inner: rx, shadows: shadows.clone() };
@@ -359,7 +379,7 @@ fn machines<'r, T, Q, O>(
     tx: T,
     rx: Q,
     reorder: O,
-    events: Option<Events>,
+    events: Option<(Events, Ways)>,
     read: Read<'r>,
 ) -> Result<Outcome, Box<dyn Error>>
 where
@@ -384,6 +404,7 @@ where
     let mut producer = Producer::new(config, rx, reorder, pool, producer_end, &mut backlog);
     let images = geometry.images_per_batch();
     let batches = job.keep.then(Vec::new);
+    let (events, ways) = events.unzip();
     let look = Look { inner: NullInfer::default(), events, read, batches };
     let mut consumer = Consumer::new(consumer_end, look, Noted::default(), images, images);
     let began = Instant::now();
@@ -419,7 +440,7 @@ where
     assert_eq!(producer.rx().free_buffers(), RX_BUFS, "a packet did not come back");
     let (look, noted) = consumer.into_parts();
     let batches = look.batches.unwrap_or_default();
-    Ok(Outcome { report, deliveries: noted.0, batches, seconds, on_core })
+    Ok(Outcome { report, deliveries: noted.0, batches, seconds, on_core, ways })
 }
 
 /// Steps a machine as long as it has work; milliseconds.

@@ -1,0 +1,132 @@
+//! Packets in pinned memory across a bus, copied to the GPU in bulk ahead of their reorder.
+//!
+//! The copies have a stream of their own and two areas by turns, so that the packets of one batch
+//! cross the bus while the batch before it is reordered.
+#![allow(unsafe_code)] // calls of a C library; each block says why it may be made
+
+use std::ptr::NonNull;
+
+use cudarc::driver::sys;
+use tensorwire_core::memory::MemoryKind;
+
+use crate::bulk::{Bulk, Run};
+use crate::device::Gpu;
+use crate::error::{CudaError, check};
+use crate::memory::{Region, RegionError};
+use crate::stream::{Event, Stream};
+
+/// Where the packets of a batch are copied to.
+#[derive(Debug)]
+struct Area {
+    memory: Region,
+    /// They are there.
+    copied: Event,
+    /// The reorder has read them.
+    read: Event,
+}
+
+/// The copies of one packet pool.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    // Dropped first: the stream waits for what uses the rest.
+    copies: Stream,
+    areas: [Area; 2],
+    /// The one that was copied to last.
+    last: usize,
+    bulk: Bulk,
+    packets: Region,
+    host: NonNull<u8>,
+}
+
+// SAFETY: the pointer is that of `packets`, which may be sent; it is handed to the driver only.
+unsafe impl Send for Staging {}
+
+impl Staging {
+    /// For batches of `slots` frames of `frame_bytes` bytes out of `packets`; `None` for a region
+    /// that the CPU cannot read.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError`] when something of it cannot be had.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        packets: &Region,
+        frame_bytes: usize,
+        slots: u32,
+    ) -> Result<Option<Self>, RegionError> {
+        let Some(host) = packets.host() else { return Ok(None) };
+        let bulk = Bulk::new(packets.device_address(), packets.bytes(), frame_bytes, slots);
+        let area = || -> Result<Area, RegionError> {
+            Ok(Area {
+                memory: Region::new(gpu, MemoryKind::Device, bulk.room())?,
+                copied: Event::new(gpu, false)?,
+                read: Event::new(gpu, false)?,
+            })
+        };
+        let areas = [area()?, area()?];
+        let (copies, packets) = (Stream::new(gpu)?, packets.clone());
+        Ok(Some(Self { copies, areas, last: 0, bulk, packets, host }))
+    }
+
+    /// Enqueues the copies of the packets of a list, which then says where they will lie, and makes
+    /// `stream` wait for them; `begin` marks when the first of them starts. The context is entered.
+    /// False, and nothing is done, if they had better be read where they are.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] when the driver refuses. Some of the copies may be under way then.
+    pub(crate) fn bring(
+        &mut self,
+        list: &mut [u64],
+        stream: &Stream,
+        begin: &Event,
+    ) -> Result<bool, CudaError> {
+        let at = 1 - self.last;
+        let area = &self.areas[at];
+        let near = area.memory.device_address();
+        let Some(runs) = self.bulk.plan(list, near) else { return Ok(false) };
+        self.last = at;
+        // What the area held before was read by then.
+        self.copies.wait(&area.read)?;
+        begin.record(&self.copies)?;
+        for Run { from, to, bytes } in runs {
+            let (from, bytes) = (narrow(*from), narrow(*bytes));
+            // SAFETY: a run is a part of the pool, whose length the plans were made with.
+            let source = unsafe { self.host.add(from) };
+            debug_assert!(from + bytes <= self.packets.bytes());
+            let (to, source, copies) = (near + to, source.as_ptr().cast(), self.copies.raw());
+            // SAFETY: the area has room for all runs of a plan and nobody reads it: the copy comes
+            // after the last reorder that does. The pool lives as long as the stream. What lies
+            // between the packets may change while it is copied, and is not looked at.
+            let result = unsafe { sys::cuMemcpyHtoDAsync_v2(to, source, bytes, copies) };
+            check("cuMemcpyHtoDAsync", result)?;
+        }
+        area.copied.record(&self.copies)?;
+        stream.wait(&area.copied)?;
+        Ok(true)
+    }
+
+    /// What was enqueued on `stream` so far is all that reads the packets copied last. The context
+    /// is entered.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] when the driver refuses.
+    pub(crate) fn were_read(&self, stream: &Stream) -> Result<(), CudaError> {
+        self.areas[self.last].read.record(stream)
+    }
+
+    /// Waits until all copies are done.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] when one failed.
+    pub(crate) fn finish(&self) -> Result<(), CudaError> {
+        self.copies.synchronize()
+    }
+}
+
+/// A place in memory that there is.
+fn narrow(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
