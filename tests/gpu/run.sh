@@ -5,16 +5,19 @@
 #
 #   tests/gpu/run.sh [exact] [sanitize] [faults] [pipeline] [bench] [rate]
 #                                                    the first four without an argument
+#   tests/gpu/run.sh fits                            without a GPU or a compiler
+#   tests/gpu/run.sh prepare FOLDER ARCHITECTURE     without a GPU: compiles all of it, for sm_90 and so on
 #
 #   exact     the kernels against the naive model
-#   sanitize  the same on small sizes under memcheck, racecheck and initcheck
+#   sanitize  the same on small sizes under memcheck, racecheck and initcheck, side by side
 #   faults    a fault is planted in a copy of the kernels, one after the other: a test must fail
 #   pipeline  drivers/cuda/tests/gpu.rs: memory, contexts, NVRTC, whole pipelines bit-equal to the CPU's
+#   fits      whether every fault still finds its place in the sources
 #   bench     figures beside copies of the same bytes (kernels/BENCH.md)
 #   rate      drivers/cuda/benches/pipeline.rs: the way without inference, in Gb/s (docs/performance.md)
 #
 # The two that are written in Rust need cargo, or programs that were built elsewhere: GPU_TEST and
-# GPU_RATE name them.
+# GPU_RATE name them. GPU_BUILT names a folder that `prepare` filled elsewhere; then no nvcc is needed.
 #
 # Exit 0 if nothing failed (a skipped step is printed as such), 1 otherwise. Logs go to $OUT, if set.
 set -uo pipefail
@@ -53,46 +56,6 @@ finish() {
     exit
 }
 
-for dir in "${CUDA_HOME:-/usr/local/cuda}/bin"; do
-    [ -d "$dir" ] && PATH=$PATH:$dir
-done
-if ! command -v nvcc >/dev/null; then
-    skip all 'no nvcc on the PATH or under CUDA_HOME (ci/cuda-compile.sh compiles the kernels without one)'
-    finish
-fi
-if ! command -v nvidia-smi >/dev/null || ! gpu=$(nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader | head -n 1) ||
-    [ -z "$gpu" ]; then
-    skip all 'no GPU (nvidia-smi names none)'
-    finish
-fi
-printf '%s, %s\n' "$gpu" "$(nvcc --version | grep release)"
-capability=${gpu##*, }
-arch=sm_${capability/./}
-
-nvcc_() { nvcc -std=c++17 -O3 -arch="$arch" "$@"; }
-
-# build_module FOLDER OUTPUT
-build_module() { nvcc_ -cubin "$1/tensorwire.cu" -o "$2"; }
-
-build() {
-    build_module "$cuda" "$work/kernels.cubin" &
-    local jobs=($!) name
-    for name in main lengths values modes planes; do
-        nvcc_ -Xcompiler -Wall -c "$cuda/tests/$name.cu" -o "$work/$name.o" &
-        jobs+=($!)
-    done
-    nvcc_ -Xcompiler -Wall "$cuda/bench/reorder.cu" -o "$work/bench" &
-    jobs+=($!)
-    for job in "${jobs[@]}"; do wait "$job" || return 1; done
-    nvcc_ "$work"/{main,lengths,values,modes,planes}.o -o "$work/exact"
-}
-
-sanitize() {
-    local tool=$1
-    shift
-    compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" "$work/exact" "$work/kernels.cubin" --reduced
-}
-
 # What is planted: name, file, what stands there, what to put there, and who must notice.
 faults=(
     'the last element of a slot is left out|reorder.cuh|i < elements - body; i|i + 1 < elements - body; i|exact lengths'
@@ -109,8 +72,9 @@ faults=(
     'a header ends early|gather.cuh|p.header_bytes / WIDTH;|p.header_bytes / WIDTH - 1;|exact modes'
 )
 
-plant() {
-    local number=0 jobs=() line name file from to notice
+# fits: plants each fault in a copy of the kernels, $work/fault0 and so on.
+fits() {
+    local number=0 line name file from to notice
     for line in "${faults[@]}"; do
         IFS='|' read -r name file from to notice <<<"$line"
         cp -r "$cuda" "$work/fault$number"
@@ -119,31 +83,119 @@ plant() {
             printf 'the fault "%s" no longer fits %s\n' "$name" "$file"
             return 1
         fi
-        build_module "$work/fault$number" "$work/fault$number.cubin" &
-        jobs+=($!)
         number=$((number + 1))
     done
+    printf '%d faults fit\n' "$number"
+}
+
+if [ "${steps[*]}" = fits ]; then
+    step fits fits
+    finish
+fi
+
+for dir in "${CUDA_HOME:-/usr/local/cuda}/bin"; do
+    [ -d "$dir" ] && PATH=$PATH:$dir
+done
+if [ -z "${GPU_BUILT:-}" ] && ! command -v nvcc >/dev/null; then
+    skip all 'no nvcc on the PATH or under CUDA_HOME (ci/cuda-compile.sh compiles the kernels without one)'
+    finish
+fi
+nvcc_() { nvcc -std=c++17 -O3 -arch="$arch" "$@"; }
+
+# No more compilers at once than there are cores.
+bounded() { while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done; }
+
+# build_module FOLDER OUTPUT
+build_module() { nvcc_ -cubin "$1/tensorwire.cu" -o "$2"; }
+
+build() {
+    if [ -n "${GPU_BUILT:-}" ]; then
+        cp "$GPU_BUILT"/*.cubin "$GPU_BUILT"/exact "$GPU_BUILT"/bench "$work"
+        return
+    fi
+    build_module "$cuda" "$work/kernels.cubin" &
+    local jobs=($!) name
+    for name in main lengths values modes planes; do
+        bounded
+        nvcc_ -Xcompiler -Wall -c "$cuda/tests/$name.cu" -o "$work/$name.o" &
+        jobs+=($!)
+    done
+    nvcc_ -Xcompiler -Wall "$cuda/bench/reorder.cu" -o "$work/bench" &
+    jobs+=($!)
     for job in "${jobs[@]}"; do wait "$job" || return 1; done
-    number=0
-    local missed=0 status
-    for line in "${faults[@]}"; do
-        IFS='|' read -r name file from to notice <<<"$line"
-        read -r tool test <<<"$notice"
-        if [ "$tool" = exact ]; then
-            timeout 100 "$work/exact" "$work/fault$number.cubin" "$test" >"$work/fault.log" 2>&1
-        else
-            timeout 100 compute-sanitizer --tool "$tool" --error-exitcode 9 "$work/exact" "$work/fault$number.cubin" \
-                --reduced "$test" >"$work/fault.log" 2>&1
-        fi
+    nvcc_ "$work"/{main,lengths,values,modes,planes}.o -o "$work/exact"
+}
+
+build_faults() {
+    local number jobs=()
+    for number in "${!faults[@]}"; do
+        bounded
+        [ -e "$work/fault$number.cubin" ] || build_module "$work/fault$number" "$work/fault$number.cubin" &
+        jobs+=($!)
+    done
+    for job in "${jobs[@]}"; do wait "$job" || return 1; done
+}
+
+# checked TOOL CUBIN ARGUMENT...: the tests under a checker, on small sizes
+checked() {
+    local tool=$1 cubin=$2
+    shift 2
+    compute-sanitizer --tool "$tool" --error-exitcode 9 "$work/exact" "$cubin" --reduced "$@"
+}
+
+# sanitize: each test under each checker, all at once: most of the time is the checker's own, on the CPU
+sanitize() {
+    local tool name jobs=() names=() at failed=0
+    for tool in memcheck racecheck initcheck; do
+        for name in lengths values modes planes; do
+            checked "$tool" "$work/kernels.cubin" "$name" >"$logs/$tool-$name.log" 2>&1 &
+            jobs+=($!)
+            names+=("$tool $name")
+        done
+    done
+    for at in "${!jobs[@]}"; do
+        wait "${jobs[$at]}"
+        local status=$?
+        read -r tool name <<<"${names[$at]}"
+        printf '%s %s: exit %d: %s\n' "$tool" "$name" "$status" \
+            "$(grep -hE 'comparisons|SUMMARY' "$logs/$tool-$name.log" | tr '\n' ' ')"
+        [ $status -eq 0 ] || failed=$((failed + 1))
+    done
+    [ $failed -eq 0 ]
+}
+
+# notice NUMBER TOOL TEST: on small sizes, which is fast, and if it went unnoticed there on all
+notice() {
+    local cubin=$work/fault$1.cubin tool=$2 test=$3
+    if [ "$tool" = exact ]; then
+        timeout 100 "$work/exact" "$cubin" --reduced "$test" || return
+        timeout 100 "$work/exact" "$cubin" "$test"
+    else
+        timeout 100 compute-sanitizer --tool "$tool" --error-exitcode 9 "$work/exact" "$cubin" --reduced "$test"
+    fi
+}
+
+plant() {
+    local number jobs=() missed=0 status expected name file from to notice tool test
+    fits && build_faults || return 1
+    for number in "${!faults[@]}"; do
+        read -r tool test <<<"${faults[$number]##*|}"
+        notice "$number" "$tool" "$test" >"$work/fault$number.log" 2>&1 &
+        jobs+=($!)
+    done
+    for number in "${!faults[@]}"; do
+        wait "${jobs[$number]}"
         status=$?
-        if [ $status -eq 0 ] || [ $status -eq 124 ]; then
+        IFS='|' read -r name file from to notice <<<"${faults[$number]}"
+        # The test's own code for a difference, and the checker's: anything else says nothing about the fault.
+        case $notice in exact*) expected=1 ;; *) expected=9 ;; esac
+        if [ $status -ne $expected ]; then
             printf 'NOT NOTICED by %s (%d): %s\n' "$notice" "$status" "$name"
             missed=$((missed + 1))
         else
             printf 'noticed by %s (exit %d): %s: %s\n' "$notice" "$status" "$name" \
-                "$(grep -m 1 -E 'DIFFERS|Invalid' "$work/fault.log")"
+                "$(grep -m 1 -E 'DIFFERS|Invalid' "$work/fault$number.log")"
         fi
-        number=$((number + 1))
     done
     [ $missed -eq 0 ]
 }
@@ -161,6 +213,25 @@ rust() {
     fi
 }
 
+if [ "${steps[0]}" = prepare ]; then
+    mkdir -p "${steps[1]}"
+    work=$(cd "${steps[1]}" && pwd) arch=${steps[2]}
+    trap - EXIT
+    step build build
+    step faults eval 'fits && build_faults'
+    rm -rf "$work"/*.o "$work"/fault*[0-9]
+    finish
+fi
+
+if ! command -v nvidia-smi >/dev/null || ! gpu=$(nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader | head -n 1) ||
+    [ -z "$gpu" ]; then
+    skip all 'no GPU (nvidia-smi names none)'
+    finish
+fi
+printf '%s, kernels %s\n' "$gpu" "${GPU_BUILT:-compiled by $(nvcc --version | grep release)}"
+capability=${gpu##*, }
+arch=sm_${capability/./}
+
 step build build
 [ ${#failed[@]} -eq 0 ] || finish
 for wanted in "${steps[@]}"; do
@@ -170,9 +241,7 @@ for wanted in "${steps[@]}"; do
             if ! command -v compute-sanitizer >/dev/null; then
                 skip sanitize 'no compute-sanitizer on the PATH'
             else
-                step memcheck sanitize memcheck
-                step racecheck sanitize racecheck
-                step initcheck sanitize initcheck
+                step sanitize sanitize
             fi
             ;;
         faults)

@@ -8,7 +8,8 @@
 //! so that each is timed by itself. Gb/s is then what the receiving core alone would take, and the
 //! rows above say what the sender of the software NIC lets through. The frames of "device packets"
 //! are written to the GPU one by one by the producer's side, which no NIC would do: of that row
-//! only the counters mean anything.
+//! only the counters mean anything. "No sender": every packet was written before, and the same ones
+//! are handed out again and again (`rig/prebuilt.rs`): the receiving core and the GPU by themselves.
 
 #![allow(
     clippy::print_stdout,
@@ -47,17 +48,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{:<44} {:>8} {:>8} {:>9} {:>9}", "", "Gb/s", "sender", "producer", "consumer");
     let pinned = Way::Pinned(MemoryKind::HostPinned);
     let many = batches;
-    for (name, way, threads, batches) in [
-        ("CPU reorder", Way::Cpu, true, many),
-        ("pinned packets, batches host_pinned", pinned, true, many),
-        ("pinned packets, batches device", Way::Pinned(MemoryKind::Device), true, many),
-        ("CPU reorder, in turn", Way::Cpu, false, many),
-        ("pinned packets, batches host_pinned, in turn", pinned, false, many),
-        ("device packets, in turn", Way::Device(MemoryKind::Device), false, 16),
+    let device = Way::Pinned(MemoryKind::Device);
+    let in_place = Way::InPlace(MemoryKind::Device);
+    for (name, way, threads, prebuilt, batches) in [
+        ("CPU reorder", Way::Cpu, true, false, many),
+        ("pinned packets, batches host_pinned", pinned, true, false, many),
+        ("pinned packets, batches device", device, true, false, many),
+        ("CPU reorder, in turn", Way::Cpu, false, false, many),
+        ("pinned packets, batches device, in turn", device, false, false, many),
+        ("device packets, in turn", Way::Device(MemoryKind::Device), false, false, 16),
+        ("no sender: CPU reorder", Way::Cpu, true, true, many),
+        ("no sender: pinned, batches host_pinned", pinned, true, true, many),
+        ("no sender: pinned, batches device", device, true, true, 4 * many),
+        ("no sender: pinned in place, batches device", in_place, true, true, 4 * many),
     ] {
         let passes = batches.div_ceil(u64::from(PASS));
         let faults = WireFaults::default();
-        let job = Job { way, passes, faults, keep: false, threads };
+        let job = Job { way, passes, faults, keep: false, threads, prebuilt };
         let outcome = run(Some((&gpu, &kernels)), &geometry, &frames, job)?;
         let batches = passes * u64::from(PASS);
         assert_eq!(outcome.report.pushed, batches, "a lossless wire");
@@ -67,7 +74,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         // In turn: what the receiving core alone would take.
         let ns = if threads { outcome.seconds * 1e9 / packets } else { producer };
         let rate = bits / ns;
-        println!("{name:<44} {rate:>8.1} {sender:>8.1} {producer:>9.1} {consumer:>9.1}");
+        print!("{name:<44} {rate:>8.1} {sender:>8.1} {producer:>9.1} {consumer:>9.1}");
+        match outcome.ways {
+            Some(ways) => println!("  {} in bulk, {} in place", ways.bulk(), ways.in_place()),
+            None => println!(),
+        }
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ fn faulty() -> WireFaults {
 }
 
 fn job(way: Way, faults: WireFaults, threads: bool) -> Job {
-    Job { way, passes: 3, faults, keep: true, threads }
+    Job { way, passes: 3, faults, keep: true, threads, prebuilt: false }
 }
 
 /// Counters, deliveries and batches, byte by byte.
@@ -215,6 +215,27 @@ fn threads_give_the_batches_of_the_cpu() {
         let job = job(Way::Pinned(kind), CLEAN, true);
         let got = run(Some((&gpu, &kernels)), &geometry, &frames, job).expect("a run");
         assert_same(&expected, &got, &format!("{kind}"));
+    }
+}
+
+/// What the bench does without a sender is the same work: here on the CPU, without a GPU too.
+#[test]
+fn packets_that_are_there_already_give_the_same_batches() {
+    let geometry = documented();
+    let frames = Frames::new(&geometry, 2).expect("frames");
+    let by = |threads, prebuilt| Job { prebuilt, ..job(Way::Cpu, CLEAN, threads) };
+    let expected = run(None, &geometry, &frames, by(false, false)).expect("a run");
+    assert_eq!(expected.batches.len(), 6);
+    for threads in [false, true] {
+        let got = run(None, &geometry, &frames, by(threads, true)).expect("a run");
+        assert_same(&expected, &got, "prebuilt");
+    }
+    let Some(gpu) = gpu() else { return };
+    let kernels = Kernels::load(&gpu, None).expect("kernels");
+    for kind in [MemoryKind::Device, MemoryKind::HostPinned] {
+        let job = Job { prebuilt: true, ..job(Way::Pinned(kind), CLEAN, true) };
+        let got = run(Some((&gpu, &kernels)), &geometry, &frames, job).expect("a run");
+        assert_same(&expected, &got, "prebuilt, GPU");
     }
 }
 

@@ -3,6 +3,9 @@
 
 #![allow(dead_code, reason = "the test and the bench each use their part")]
 
+mod prebuilt;
+mod shadows;
+
 use std::error::Error;
 use std::time::Instant;
 
@@ -19,12 +22,11 @@ use tensorwire_core::pipeline::producer::{
 use tensorwire_core::pipeline::transmitter::{FrameSource, Transmitter, TransmitterConfig};
 use tensorwire_core::pipeline::{Link, Next};
 use tensorwire_core::port::{
-    Delivery, Event, Infer, Outputs, PacketMemory, Reorder, RxQueue, Sink, SinkFault, StageError,
-    Ticket,
+    Delivery, Event, Infer, Outputs, Reorder, RxQueue, Sink, SinkFault, StageError, Ticket, TxQueue,
 };
 use tensorwire_core::time::Nanos;
 use tensorwire_cuda::Gpu;
-use tensorwire_cuda::gather::{DevicePackets, GatheredRx, OnDevice, StreamGather};
+use tensorwire_cuda::gather::{GatheredRx, OnDevice, StreamGather};
 use tensorwire_cuda::kernels::Kernels;
 use tensorwire_cuda::memory::{Lent, Region};
 use tensorwire_cuda::queue::{Layout, Output, Source, StreamQueue, Ways};
@@ -33,13 +35,18 @@ use tensorwire_cuda::stream::Events;
 use tensorwire_kernels::{Conversion, Kernel};
 use tensorwire_sim::infer::NullInfer;
 use tensorwire_sim::nic::{Oversize, SwNic, SwNicConfig, TxMode};
-use tensorwire_sim::pool::{BatchMemory, PacketPool, PacketView};
+use tensorwire_sim::pool::{BatchMemory, PacketPool};
 use tensorwire_sim::prng::Prng;
 use tensorwire_sim::reorder::CpuReorder;
 use tensorwire_sim::wire::{Faulty, WireFaults};
 
+use prebuilt::Prebuilt;
+use shadows::{Shadowed, Shadows};
+
 pub(crate) const RX_BUFS: usize = 51_200;
 pub(crate) const BATCH_BUFS: usize = 16;
+/// The one flow.
+const FLOW: u32 = 201;
 
 /// Frames of whole batches, random payloads.
 #[derive(Debug)]
@@ -128,6 +135,15 @@ pub(crate) struct Job {
     pub(crate) keep: bool,
     /// Sender, producer and consumer on threads of their own, as fast as they go.
     pub(crate) threads: bool,
+    /// No sender: packets that were written before are handed out again and again. Not on the GPU.
+    pub(crate) prebuilt: bool,
+}
+
+impl Job {
+    /// Packets in all.
+    fn packets(&self, frames: &Frames) -> u64 {
+        self.passes * (&frames).frames()
+    }
 }
 
 /// What came out.
@@ -143,6 +159,9 @@ pub(crate) struct Outcome {
     /// Which way batches went on a GPU.
     pub(crate) ways: Option<Ways>,
 }
+
+/// A step of who sends.
+type Sender<'s> = Box<dyn FnMut(Nanos) -> Next + Send + 's>;
 
 /// Reads a batch.
 type Read<'r> = Box<dyn FnMut(&Burst<InFlight>) -> Vec<u8> + Send + 'r>;
@@ -210,68 +229,10 @@ impl Sink for Noted {
     }
 }
 
-/// The buffers of a software NIC, and their shadows on the GPU.
-#[derive(Clone, Debug)]
-struct Shadows {
-    view: PacketView,
-    region: Region,
-    stride: usize,
-}
-
-impl DevicePackets for Shadows {
-    fn buffers(&self) -> usize {
-        self.view.buffers()
-    }
-
-    fn number(&self, packet: &PacketDesc) -> Option<usize> {
-        self.view.number(packet)
-    }
-
-    fn address(&self, number: usize) -> u64 {
-        self.region.device_address() + (number * self.stride) as u64
-    }
-}
-
-/// Writes each packet to its shadow when it comes, which is the work of the NIC and not measured.
-struct Shadowed<Q> {
-    inner: Q,
-    shadows: Shadows,
-}
-
-impl<Q: RxQueue> PacketMemory for Shadowed<Q> {
-    fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
-        self.inner.bytes(packet)
-    }
-}
-
-impl<Q: RxQueue> RxQueue for Shadowed<Q> {
-    fn rx_burst(&mut self, out: &mut [PacketDesc]) -> usize {
-        let came = self.inner.rx_burst(out);
-        for packet in &out[..came] {
-            let number = self.shadows.number(packet).expect("a packet of this NIC");
-            let bytes = self.inner.bytes(packet);
-            self.shadows.region.write(number * self.shadows.stride, bytes).expect("written");
-        }
-        came
-    }
-
-    fn release(&mut self, packets: &mut [PacketDesc]) {
-        self.inner.release(packets);
-    }
-
-    fn free_buffers(&self) -> usize {
-        self.inner.free_buffers()
-    }
-
-    fn stats(&self) -> tensorwire_core::counters::NicStats {
-        self.inner.stats()
-    }
-}
-
 fn flows() -> FlowTable {
     let mut flows = FlowTable::new();
     let port = Some(PortRange::single(4096));
-    flows.push(&FlowMatch { udp_src: port, udp_dst: port, ..FlowMatch::any(201) }).expect("room");
+    flows.push(&FlowMatch { udp_src: port, udp_dst: port, ..FlowMatch::any(FLOW) }).expect("room");
     flows
 }
 
@@ -323,29 +284,32 @@ pub(crate) fn run(
     let kernel = Kernel::new(Conversion::Int8ToFp16);
     let (Some((gpu, kernels)), Some(kind)) = (gpu, job.way.kind()) else {
         let memory = BatchMemory::new(&pool, geometry.batch_bytes(), kernel)?;
-        let mut nic = SwNic::new(nic_config(geometry))?;
         let reorder = CpuReorder::at_placement(geometry, &memory)?;
-        let read = |input: &Burst<InFlight>| memory.bytes(input).expect("its own").to_vec();
+        let read: Read<'_> = Box::new(|input| memory.bytes(input).expect("its own").to_vec());
+        if job.prebuilt {
+            let rx = Prebuilt::new(geometry, frames, None, job.packets(frames))?;
+            return machines(geometry, job, pool, rx.sender(), rx, reorder, None, read);
+        }
+        let mut nic = SwNic::new(nic_config(geometry))?;
         let (tx, rx) = nic.split();
-        return machines(geometry, frames, job, pool, tx, rx, reorder, None, Box::new(read));
+        let sender = sender(geometry, frames, job, tx)?;
+        return machines(geometry, job, pool, sender, rx, reorder, None, read);
     };
     let bytes = PacketPool::bytes_needed(RX_BUFS, geometry.frame_bytes())?;
     let packets = Region::new(gpu, MemoryKind::HostPinned, bytes)?;
-    let mut nic = SwNic::new_in(nic_config(geometry), Box::new(Lent::new(&packets)?))?;
-    let view = nic.packets();
+    let lent = Box::new(Lent::new(&packets)?);
     let output = Output::new(gpu, geometry.batch_bytes(), BATCH_BUFS, kind, false)?;
     let region = output.region().clone();
     let batch = geometry.batch_bytes();
-    let read = move |input: &Burst<InFlight>| {
+    let read: Read<'_> = Box::new(move |input| {
         let mut bytes = vec![0; batch];
         region.read(usize::from(input.index()) * batch, &mut bytes).expect("read");
         bytes
-    };
+    });
     let tokens: (PoolId, u16) = (pool.id(), pool.buffers());
     let layout = Layout::of(geometry, false);
     let queue =
         |source, kept| StreamQueue::new(kernels, gpu, &layout, source, output.clone(), vec![kept]);
-    let (tx, rx) = nic.split();
     let near = match job.way {
         Way::Pinned(_) => Some(Source::Pinned),
         Way::InPlace(_) => Some(Source::PinnedInPlace),
@@ -356,8 +320,19 @@ pub(crate) fn run(
         let events = Some((queue.events(), queue.ways()));
         let locate = InRegion::new(&packets).expect("pinned memory");
         let reorder = GpuReorder::new(geometry, tokens, RX_BUFS, queue, locate);
-        return machines(geometry, frames, job, pool, tx, rx, reorder, events, Box::new(read));
+        if job.prebuilt {
+            let rx = Prebuilt::new(geometry, frames, Some(lent), job.packets(frames))?;
+            return machines(geometry, job, pool, rx.sender(), rx, reorder, events, read);
+        }
+        let mut nic = SwNic::new_in(nic_config(geometry), lent)?;
+        let (tx, rx) = nic.split();
+        let sender = sender(geometry, frames, job, tx)?;
+        return machines(geometry, job, pool, sender, rx, reorder, events, read);
     }
+    assert!(!job.prebuilt, "packets on the GPU are written when they come");
+    let mut nic = SwNic::new_in(nic_config(geometry), lent)?;
+    let view = nic.packets();
+    let (tx, rx) = nic.split();
     let stride = geometry.frame_bytes().next_multiple_of(64);
     let shadow = Region::new(gpu, MemoryKind::Device, stride * RX_BUFS)?;
     let shadows = Shadows { view, region: shadow.clone(), stride };
@@ -367,26 +342,17 @@ pub(crate) fn run(
     let gather = StreamGather::new(kernels, gpu)?;
     let rx = Shadowed { inner: rx, shadows: shadows.clone() };
     let rx = GatheredRx::new(rx, shadows, gather);
-    machines(geometry, frames, job, pool, tx, rx, reorder, events, Box::new(read))
+    let sender = sender(geometry, frames, job, tx)?;
+    machines(geometry, job, pool, sender, rx, reorder, events, read)
 }
 
-#[expect(clippy::too_many_arguments, reason = "a test's rig: one for each part of a pipeline")]
-fn machines<'r, T, Q, O>(
+/// Sends the frames as often as the job says.
+fn sender<'s, T: TxQueue + Send + 's>(
     geometry: &Geometry,
-    frames: &Frames,
+    frames: &'s Frames,
     job: Job,
-    pool: BurstPool,
     tx: T,
-    rx: Q,
-    reorder: O,
-    events: Option<(Events, Ways)>,
-    read: Read<'r>,
-) -> Result<Outcome, Box<dyn Error>>
-where
-    T: tensorwire_core::port::TxQueue + Send,
-    Q: RxQueue + Send,
-    O: Reorder + Send,
-{
+) -> Result<Sender<'s>, Box<dyn Error>> {
     let config = TransmitterConfig {
         passes: Some(job.passes),
         renumber: Some((geometry.seq_field(), frames.frames())),
@@ -395,6 +361,20 @@ where
         stall_after: Nanos::from_secs(60),
     };
     let mut sender = Transmitter::new(config, Faulty::new(tx, job.faults, 2048)?, frames);
+    Ok(Box::new(move |now| sender.step(now)))
+}
+
+#[expect(clippy::too_many_arguments, reason = "a test's rig: one for each part of a pipeline")]
+fn machines<Q: RxQueue + Send, O: Reorder + Send>(
+    geometry: &Geometry,
+    job: Job,
+    pool: BurstPool,
+    mut sender: Sender<'_>,
+    rx: Q,
+    reorder: O,
+    events: Option<(Events, Ways)>,
+    read: Read<'_>,
+) -> Result<Outcome, Box<dyn Error>> {
     let mut backlog: Vec<PacketDesc> = Vec::new();
     backlog.resize_with(RX_BUFS, PacketDesc::default);
     let mut link = Box::new(Link::new());
@@ -413,7 +393,7 @@ where
     let on_core = if job.threads {
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| {
-                let spent = drive(|| sender.step(now()));
+                let spent = drive(|| sender(now()));
                 signals.sender_done.set();
                 spent
             });
@@ -425,7 +405,7 @@ where
         let mut spent = [0.0; 3];
         // Each in its turn for as long as it has work: the sender until the ring is full.
         loop {
-            spent[0] += timed(|| sender.step(now()), || signals.sender_done.set());
+            spent[0] += timed(|| sender(now()), || signals.sender_done.set());
             spent[1] += timed(|| producer.step(now()), || ());
             let mut done = false;
             spent[2] += timed(|| consumer.step(), || done = true);
