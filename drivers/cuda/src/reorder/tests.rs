@@ -306,7 +306,14 @@ fn open_batches_do_not_mix_and_packets_come_back_in_order() {
             bench.stage.start(filling, SlotMap::new(&map, SLOTS)).expect("started");
         }
         assert_eq!(bench.stage.retained(), 32);
+        assert_eq!(bench.stage.next_time(), None, "neither is done");
         assert_eq!((bench.poll(), bench.poll(), bench.poll()), (0, 16, 16));
+        // In order, one for each, and only once.
+        for filling in &fillings {
+            let took = Some(Nanos(100 + u64::from(filling.index())));
+            assert_eq!(bench.stage.next_time(), took);
+        }
+        assert_eq!(bench.stage.next_time(), None);
         for (filling, frames) in fillings.iter().zip(&frames) {
             assert_eq!(bench.out(filling.index()), on_cpu(frames));
         }
