@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tensorwire_core::burst::{Burst, BurstPool, Filling, InFlight, PacketDesc, PoolId};
 use tensorwire_core::burst::{Ready, Retained, State};
+use tensorwire_core::limits::HEADER_BYTES;
 use tensorwire_core::memory::HostMemory;
 use tensorwire_core::port::PacketMemory;
 use tensorwire_kernels::{Conversion, Kernel};
@@ -301,6 +302,9 @@ pub struct PacketPool {
     /// Copies frames past the caches and leaves out the fence after each: for
     /// [`PacketPool::receive`] alone.
     copy: Kernel,
+    /// Bytes of a frame that the CPU will read: all of it, or its header, where the memory is a
+    /// driver's and a device reads the rest.
+    read: usize,
 }
 
 impl PacketPool {
@@ -312,7 +316,7 @@ impl PacketPool {
     /// [`MemoryError`] when either number is 0, when there is not that much memory, or when the
     /// buffers cannot be numbered with 32 bits.
     pub fn new(buffers: usize, frame_bytes: usize) -> Result<(Self, Vec<FreeBuf>), MemoryError> {
-        Self::over(Region::new(buffers, frame_bytes)?)
+        Self::over(Region::new(buffers, frame_bytes)?, frame_bytes)
     }
 
     /// The same in memory of a driver: [`PacketPool::bytes_needed`] of it.
@@ -325,7 +329,7 @@ impl PacketPool {
         frame_bytes: usize,
         memory: Box<dyn HostMemory>,
     ) -> Result<(Self, Vec<FreeBuf>), MemoryError> {
-        Self::over(Region::lent(buffers, frame_bytes, memory)?)
+        Self::over(Region::lent(buffers, frame_bytes, memory)?, HEADER_BYTES)
     }
 
     /// Bytes of a pool of such buffers.
@@ -337,7 +341,7 @@ impl PacketPool {
         Ok(Region::layout(buffers, frame_bytes)?.1.size())
     }
 
-    fn over(region: Region) -> Result<(Self, Vec<FreeBuf>), MemoryError> {
+    fn over(region: Region, read: usize) -> Result<(Self, Vec<FreeBuf>), MemoryError> {
         let size = MemoryError::Size { buffers: region.buffers, bytes: region.size };
         let count = u32::try_from(region.buffers).map_err(|_| size)?;
         let id = NEXT_PACKET_POOL
@@ -350,7 +354,7 @@ impl PacketPool {
         // SAFETY: this kernel is used in `receive` only, which fences before it returns, however it
         // returns, and whose tokens nobody else can use until then.
         let copy = unsafe { Kernel::new(Conversion::Copy).defer_fence() };
-        Ok((Self { region, mark, copy }, free.collect()))
+        Ok((Self { region, mark, copy, read }, free.collect()))
     }
 
     /// How many buffers there are, whoever has them.
@@ -462,7 +466,8 @@ impl PacketMemory for PacketPool {
 
     #[inline]
     fn prefetch(&self, packet: &PacketDesc) {
-        tensorwire_kernels::prefetch(self.bytes(packet));
+        let bytes = self.bytes(packet);
+        tensorwire_kernels::prefetch(bytes.get(..self.read).unwrap_or(bytes));
     }
 }
 

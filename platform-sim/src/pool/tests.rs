@@ -352,6 +352,8 @@ fn pools_are_built_in_memory_that_a_driver_lends_and_give_it_back() {
     let (memory, gone) = Driver::lend(2);
     let base = memory.base().addr().get();
     let (pool, mut free) = PacketPool::new_in(60, 100, memory).expect("7680 of 8192 bytes");
+    assert_eq!(pool.read, 64, "the CPU reads the headers alone, and asks the caches for no more");
+    assert_eq!(PacketPool::new(60, 100).expect("small").0.read, 100);
     let mut buf = free.pop().expect("the first buffer");
     pool.bytes_mut(&mut buf, 3).expect("it fits").copy_from_slice(&[1, 2, 3]);
     let packet = pool.publish(buf, 3, 0).expect("its own");
