@@ -19,7 +19,7 @@ use crate::error::{CudaError, check};
 use crate::kernels::{Function, Kernels, Shape, reorder_name};
 use crate::memory::{Region, RegionError};
 use crate::staging::Staging;
-use crate::stream::{Events, Stream};
+use crate::stream::{Event, Events, Stream};
 
 /// One stream of reorders, in order, with one list and one event per batch buffer.
 pub trait Queue {
@@ -43,7 +43,7 @@ pub trait Queue {
     fn done(&mut self, buffer: usize) -> Result<bool, CudaError>;
 
     /// How long the GPU took for the last reorder into the buffer, which is done: from its first
-    /// copy or read to the event that a consumer waits for. `None` where nobody measured.
+    /// copy or read to its end. `None` where nobody measured that one.
     fn took(&mut self, buffer: usize) -> Option<Nanos>;
 
     /// Waits until all reorders are done.
@@ -234,6 +234,39 @@ impl Reading {
     }
 }
 
+/// Of so many batches one is timed: a mark that takes the time holds a stream up for microseconds.
+const TIMED: u64 = 16;
+
+/// When the work on a buffer began and ended; only the marks of those that are `timed` count.
+#[derive(Debug)]
+struct Marks {
+    begun: Events,
+    ended: Events,
+    timed: Vec<bool>,
+    batches: u64,
+}
+
+impl Marks {
+    fn new(gpu: &Gpu, buffers: usize) -> Result<Self, CudaError> {
+        let marks = || Events::new(gpu, buffers, true);
+        Ok(Self { begun: marks()?, ended: marks()?, timed: vec![false; buffers], batches: 0 })
+    }
+
+    /// A reorder into the buffer follows; decides whether it is timed.
+    fn next(&mut self, buffer: usize) {
+        if let Some(timed) = self.timed.get_mut(buffer) {
+            *timed = self.batches.is_multiple_of(TIMED);
+        }
+        self.batches += 1;
+    }
+
+    /// The marks of a reorder that is timed.
+    fn of(&self, buffer: usize) -> Option<[&Event; 2]> {
+        self.timed.get(buffer).filter(|timed| **timed)?;
+        Some([self.begun.get(buffer)?, self.ended.get(buffer)?])
+    }
+}
+
 /// The queue on a GPU. Its streams, kernel, lists and events are made once, at start.
 #[derive(Debug)]
 pub struct StreamQueue {
@@ -242,9 +275,8 @@ pub struct StreamQueue {
     /// Where packets are copied in bulk.
     staging: Option<Staging>,
     function: Function,
-    /// When the work on a buffer began, and that it is done.
-    begun: Events,
     events: Events,
+    marks: Marks,
     params: ReorderParams,
     /// Packets where they are, and packets that were copied.
     in_place: Reading,
@@ -298,8 +330,8 @@ impl StreamQueue {
             stream: Stream::new(gpu)?,
             staging,
             function,
-            begun: Events::new(gpu, output.buffers, true)?,
-            events: Events::new(gpu, output.buffers, true)?,
+            events: Events::new(gpu, output.buffers, false)?,
+            marks: Marks::new(gpu, output.buffers)?,
             params,
             in_place: Reading::of(source, slots),
             copied: Reading::of(Source::Device, slots),
@@ -324,17 +356,24 @@ impl StreamQueue {
         self.ways.clone()
     }
 
-    /// Microseconds on the GPU from the begin of the work on one buffer to the end of that on
-    /// another; both are done.
+    /// Marks a time before what is submitted next, on the stream where that begins; for benches.
     ///
     /// # Errors
     ///
-    /// [`CudaError`] when one of them is not done.
-    pub fn microseconds(&self, from: usize, to: usize) -> Result<f64, CudaError> {
-        let (Some(begun), Some(done)) = (self.begun.get(from), self.events.get(to)) else {
-            return Err(NO_BUFFER);
-        };
-        done.microseconds_since(begun)
+    /// [`CudaError`] when the driver refuses.
+    pub fn mark_begin(&self, mark: &Event) -> Result<(), CudaError> {
+        let _entered = self.stream.gpu().enter()?;
+        mark.record(self.staging.as_ref().map_or(&self.stream, Staging::copies))
+    }
+
+    /// Marks a time behind what was submitted so far; for benches.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] when the driver refuses.
+    pub fn mark_end(&self, mark: &Event) -> Result<(), CudaError> {
+        let _entered = self.stream.gpu().enter()?;
+        mark.record(&self.stream)
     }
 
     /// Bytes of a list.
@@ -399,9 +438,10 @@ impl Queue for StreamQueue {
     fn submit(&mut self, buffer: usize) -> Result<(), CudaError> {
         let out = self.output.device_address(buffer).ok_or(NO_BUFFER)?;
         let (first, slots) = self.list_at(buffer).ok_or(NO_BUFFER)?;
-        let (Some(begun), Some(event)) = (self.begun.get(buffer), self.events.get(buffer)) else {
-            return Err(NO_BUFFER);
-        };
+        let event = self.events.get(buffer).ok_or(NO_BUFFER)?;
+        self.marks.next(buffer);
+        let marks = self.marks.of(buffer);
+        let begun = marks.map(|[begun, _]| begun);
         let _entered = self.stream.gpu().enter()?;
         // SAFETY: as in `list`: this is the end of the time in which it is written to.
         let list = unsafe { slice::from_raw_parts_mut(first.as_ptr(), slots) };
@@ -417,7 +457,7 @@ impl Queue for StreamQueue {
                 self.lists.device_address() + (buffer * self.list_bytes()) as u64;
             self.copied
         } else {
-            begun.record(&self.stream)?;
+            begun.map_or(Ok(()), |begun| begun.record(&self.stream))?;
             params.packets.addresses = self.bring_list(buffer)?;
             self.in_place
         };
@@ -433,6 +473,7 @@ impl Queue for StreamQueue {
             staging.were_read(&self.stream)?;
         }
         self.mirror(buffer, out)?;
+        marks.map_or(Ok(()), |[_, ended]| ended.record(&self.stream))?;
         event.record(&self.stream)
     }
 
@@ -441,7 +482,8 @@ impl Queue for StreamQueue {
     }
 
     fn took(&mut self, buffer: usize) -> Option<Nanos> {
-        let microseconds = self.microseconds(buffer, buffer).ok()?;
+        let [begun, ended] = self.marks.of(buffer)?;
+        let microseconds = ended.microseconds_since(begun).ok()?;
         // A time is neither negative nor half an hour; what is would be cut off.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
         Some(Nanos((microseconds * 1e3) as u64))

@@ -69,7 +69,8 @@ impl Staging {
     }
 
     /// Enqueues the copies of the packets of a list, which then says where they will lie, and makes
-    /// `stream` wait for them; `begin` marks when the first of them starts. The context is entered.
+    /// `stream` wait for them; `begin`, if any, marks when the first of them starts. The context is
+    /// entered.
     /// False, and nothing is done, if they had better be read where they are.
     ///
     /// # Errors
@@ -79,7 +80,7 @@ impl Staging {
         &mut self,
         list: &mut [u64],
         stream: &Stream,
-        begin: &Event,
+        begin: Option<&Event>,
     ) -> Result<bool, CudaError> {
         let at = 1 - self.last;
         let area = &self.areas[at];
@@ -88,7 +89,7 @@ impl Staging {
         self.last = at;
         // What the area held before was read by then.
         self.copies.wait(&area.read)?;
-        begin.record(&self.copies)?;
+        begin.map_or(Ok(()), |begin| begin.record(&self.copies))?;
         for Run { from, to, bytes } in runs {
             let (from, bytes) = (narrow(*from), narrow(*bytes));
             // SAFETY: a run is a part of the pool, whose length the plans were made with.
@@ -114,6 +115,11 @@ impl Staging {
     /// [`CudaError`] when the driver refuses.
     pub(crate) fn were_read(&self, stream: &Stream) -> Result<(), CudaError> {
         self.areas[self.last].read.record(stream)
+    }
+
+    /// The stream of the copies.
+    pub(crate) const fn copies(&self) -> &Stream {
+        &self.copies
     }
 
     /// Waits until all copies are done.

@@ -344,9 +344,10 @@ fn packets_become_the_same_batch_wherever_they_lie() -> Result<(), Box<dyn Error
                 }
                 assert!(slot == expected, "{source:?}, {name}: buffer {buffer:?}");
             }
-            let took = queue.took(to).expect("measured");
-            assert!(took.0 > 0 && took.0 < 100_000_000, "{source:?}, {name}: {took:?}");
         }
+        // One of 16 is timed, the first among them: in the second round those of buffer 5.
+        let took: Vec<_> = (0..arrangements.len()).filter_map(|to| queue.took(to)).collect();
+        assert!(took.len() == 1 && took[0].0 > 0 && took[0].0 < 100_000_000, "{took:?}");
         let near = source == Source::Pinned && !gpu.integrated()?;
         let bulk = arrangements.iter().filter(|(_, bulk, _)| near && *bulk).count() as u64;
         assert_eq!(queue.ways().bulk(), 2 * bulk, "{source:?}");

@@ -1,5 +1,6 @@
 //! The stage's own way from pinned memory, through its queue: what is measured is what runs.
 
+use std::ops::Range;
 use std::ptr;
 use std::time::Instant;
 
@@ -22,6 +23,7 @@ struct Turns<'a> {
     stride: usize,
     output: Output,
     queue: StreamQueue,
+    marks: [Event; 2],
     count: usize,
 }
 
@@ -41,7 +43,8 @@ impl<'a> Turns<'a> {
         let output = Output::new(gpu, layout.batch_bytes(), count, MemoryKind::Device, false)?;
         let kept = vec![packets.clone()];
         let queue = StreamQueue::new(kernels, gpu, layout, bench.source, output.clone(), kept)?;
-        Ok(Self { bench, packets, stride, output, queue, count })
+        let marks = [Event::new(gpu, true)?, Event::new(gpu, true)?];
+        Ok(Self { bench, packets, stride, output, queue, marks, count })
     }
 
     /// Enqueues a batch; microseconds that this took the host after the list was written.
@@ -58,24 +61,30 @@ impl<'a> Turns<'a> {
         Ok(began.elapsed().as_secs_f64() * 1e6)
     }
 
+    /// Submits batches and waits for them; microseconds of the GPU, and of the host for submitting.
+    fn between_marks(&mut self, sets: Range<usize>) -> Result<(f64, f64), CudaError> {
+        self.queue.mark_begin(&self.marks[0])?;
+        let mut spent = 0.0;
+        for set in sets {
+            spent += self.submit(set)?;
+        }
+        self.queue.mark_end(&self.marks[1])?;
+        self.queue.finish()?;
+        Ok((self.marks[1].microseconds_since(&self.marks[0])?, spent))
+    }
+
     /// Microseconds per batch with one behind the other, of a batch alone, and of the host.
     fn time(&mut self) -> Result<[f64; 3], CudaError> {
         let (mut flow, mut alone, mut host) = (Vec::new(), Vec::new(), Vec::new());
         for run in 0..self.bench.runs + 3 {
-            let mut spent = 0.0;
-            for set in 0..self.count {
-                spent += self.submit(set)?;
-            }
-            self.queue.finish()?;
-            let batches = u32::try_from(self.count).map_or(f64::NAN, f64::from);
-            let all = self.queue.microseconds(0, self.count - 1)?;
+            let (all, spent) = self.between_marks(0..self.count)?;
             let set = run % self.count;
-            self.submit(set)?;
-            self.queue.finish()?;
+            let (one, _) = self.between_marks(set..set + 1)?;
+            let batches = u32::try_from(self.count).map_or(f64::NAN, f64::from);
             if run >= 3 {
                 flow.push(all / batches);
                 host.push(spent / batches);
-                alone.push(self.queue.microseconds(set, set)?);
+                alone.push(one);
             }
         }
         Ok([flow, alone, host].map(|times| percentiles(times).0))

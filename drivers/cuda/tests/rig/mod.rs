@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "the test and the bench each use their part")]
 
+mod nowhere;
 mod prebuilt;
 mod shadows;
 
@@ -30,7 +31,7 @@ use tensorwire_cuda::gather::{GatheredRx, OnDevice, StreamGather};
 use tensorwire_cuda::kernels::Kernels;
 use tensorwire_cuda::memory::{Lent, Region};
 use tensorwire_cuda::queue::{Layout, Output, Source, StreamQueue, Ways};
-use tensorwire_cuda::reorder::{GpuReorder, InRegion};
+use tensorwire_cuda::reorder::{GpuReorder, InRegion, Locate};
 use tensorwire_cuda::stream::Events;
 use tensorwire_kernels::{Conversion, Kernel};
 use tensorwire_sim::infer::NullInfer;
@@ -40,6 +41,7 @@ use tensorwire_sim::prng::Prng;
 use tensorwire_sim::reorder::CpuReorder;
 use tensorwire_sim::wire::{Faulty, WireFaults};
 
+use nowhere::{Nowhere, Plain};
 use prebuilt::Prebuilt;
 use shadows::{Shadowed, Shadows};
 
@@ -113,13 +115,15 @@ pub(crate) enum Way {
     InPlace(MemoryKind),
     /// Packets in memory of the GPU, copied there when they come, as a NIC would write them.
     Device(MemoryKind),
+    /// To a device that does nothing; prebuilt packets only.
+    Nowhere,
 }
 
 impl Way {
     /// Kind of memory of the batches on a GPU.
     const fn kind(self) -> Option<MemoryKind> {
         match self {
-            Self::Cpu => None,
+            Self::Cpu | Self::Nowhere => None,
             Self::Pinned(kind) | Self::InPlace(kind) | Self::Device(kind) => Some(kind),
         }
     }
@@ -281,6 +285,9 @@ pub(crate) fn run(
     job: Job,
 ) -> Result<Outcome, Box<dyn Error>> {
     let pool = BurstPool::new(BATCH_BUFS)?;
+    if job.way == Way::Nowhere {
+        return nowhere(geometry, frames, job, pool);
+    }
     let kernel = Kernel::new(Conversion::Int8ToFp16);
     let (Some((gpu, kernels)), Some(kind)) = (gpu, job.way.kind()) else {
         let memory = BatchMemory::new(&pool, geometry.batch_bytes(), kernel)?;
@@ -313,7 +320,7 @@ pub(crate) fn run(
     let near = match job.way {
         Way::Pinned(_) => Some(Source::Pinned),
         Way::InPlace(_) => Some(Source::PinnedInPlace),
-        Way::Device(_) | Way::Cpu => None,
+        Way::Device(_) | Way::Cpu | Way::Nowhere => None,
     };
     if let Some(source) = near {
         let queue = queue(source, packets.clone())?;
@@ -344,6 +351,30 @@ pub(crate) fn run(
     let rx = GatheredRx::new(rx, shadows, gather);
     let sender = sender(geometry, frames, job, tx)?;
     machines(geometry, job, pool, sender, rx, reorder, events, read)
+}
+
+/// A run whose batches go nowhere.
+fn nowhere(
+    geometry: &Geometry,
+    frames: &Frames,
+    job: Job,
+    pool: BurstPool,
+) -> Result<Outcome, Box<dyn Error>> {
+    let memory = Plain::new(PacketPool::bytes_needed(RX_BUFS, geometry.frame_bytes())?);
+    let rx = Prebuilt::new(geometry, frames, Some(Box::new(memory)), job.packets(frames))?;
+    let queue = Nowhere::new(BATCH_BUFS, geometry.packets_per_batch());
+    let tokens: (PoolId, u16) = (pool.id(), pool.buffers());
+    let reorder = GpuReorder::new(geometry, tokens, RX_BUFS, queue, AnyAddress);
+    machines(geometry, job, pool, rx.sender(), rx, reorder, None, Box::new(|_| Vec::new()))
+}
+
+/// A packet is where the CPU sees it.
+struct AnyAddress;
+
+impl Locate for AnyAddress {
+    fn frame(&self, _: &PacketDesc, bytes: &[u8]) -> Option<(u64, usize)> {
+        Some((bytes.as_ptr().addr() as u64, bytes.len()))
+    }
 }
 
 /// Sends the frames as often as the job says.
