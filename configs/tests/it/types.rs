@@ -49,7 +49,7 @@ fn every_pair_that_a_gpu_converts_can_be_asked_for() {
                 assert_eq!((spec.input, spec.output), (input, output));
                 let rx = config.rx.as_ref().expect("a receiver");
                 assert_eq!((rx.reorder_on_gpu, rx.network_order), (true, network));
-                assert_eq!(config.geometry.slot_stride() as u32, 192 * output.bytes());
+                assert_eq!(config.geometry.slot_stride() as u64, 192 * u64::from(output.bytes()));
             }
         }
     }
