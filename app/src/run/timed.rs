@@ -11,7 +11,7 @@ use tensorwire_sim::reorder::CpuReorder;
 use super::clock::Clock;
 use crate::sink::Latency;
 
-/// A reorder stage that may measure its batches itself: a GPU is still at work when `start` returns.
+/// A reorder stage that may measure its batches itself: a GPU still works when `start` returns.
 pub trait Measures: Reorder {
     /// Whether it does.
     fn measures(&self) -> bool {

@@ -9,7 +9,7 @@
 //! rows above say what the sender of the software NIC lets through. The frames of "device packets"
 //! are written to the GPU one by one by the producer's side, which no NIC would do: of that row
 //! only the counters mean anything. "No sender": every packet was written before, and the same ones
-//! are handed out again and again (`rig/prebuilt.rs`): the receiving core and the GPU by themselves.
+//! are handed out again and again (`rig/prebuilt.rs`): the receiving core and the GPU alone.
 
 #![allow(
     clippy::print_stdout,

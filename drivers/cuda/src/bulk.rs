@@ -13,8 +13,8 @@ pub(crate) const MAX_RUNS: usize = 8;
 /// about as long as another copy.
 const APART: u64 = 32 << 10;
 
-/// A pool is looked at in pieces of so many bytes (a power of two). What lies between packets of one
-/// piece is copied with them.
+/// A pool is looked at in pieces of so many bytes (two to that power). What lies between packets of
+/// one piece is copied with them.
 const PIECE_SHIFT: u32 = 16;
 
 /// Copies begin at multiples of this, and packets keep their place relative to it: to the kernel

@@ -466,7 +466,7 @@ impl Queue for StreamQueue {
         // each 0 or, by the stage's contract, a whole frame of the packets' regions, which are kept
         // here and whose tokens the stage keeps until the event; or its copy in the area, which is
         // complete before the kernel begins and not written to before it ends. The batch belongs to
-        // the stage. Only a kernel that waits for no copy may begin before the one ahead of it ends.
+        // the stage. Only a kernel that waits for no copy may begin before the one ahead ends.
         unsafe { self.function.launch(&self.stream, reading.shape, &params, !copied)? };
         self.ways.count(copied);
         if let Some(staging) = self.staging.as_ref().filter(|_| copied) {

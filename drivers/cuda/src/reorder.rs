@@ -105,7 +105,7 @@ pub struct GpuReorder<Q: Queue, L> {
     running: VecDeque<u16>,
     /// Packets that nothing reads any more. There is room for all of them.
     done: VecDeque<PacketDesc>,
-    /// How long each batch took the GPU, as far as nobody asked yet. There is room for one from each
+    /// How long each batch took the GPU, as far as nobody asked yet. Room for one from each
     /// buffer; what comes on top is left out.
     times: VecDeque<Nanos>,
     /// The device failed: nothing more is asked of it.

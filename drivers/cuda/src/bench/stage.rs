@@ -152,7 +152,7 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Measures the stage's queue on pinned packets, dense and with every packet on lines of its own, as
+/// Measures the stage's queue on pinned packets, dense and with each packet on lines of its own, as
 /// pools have it. The rows, and a batch of each kind as the GPU made it.
 ///
 /// # Errors
