@@ -10,7 +10,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tensorwire_configs::Backend;
 
-pub use trt::{GpuArgs, TrtCommand, TrtLintArgs, TrtVersionArgs};
+pub use trt::{
+    GpuArgs, MeasureArgs, TrtBuildArgs, TrtCalibrateArgs, TrtCommand, TrtInspectArgs, TrtLintArgs,
+    TrtProfileArgs, TrtSweepArgs, TrtVersionArgs,
+};
 
 /// Packets in, features out.
 #[derive(Debug, Parser)]

@@ -11,6 +11,146 @@ pub enum TrtCommand {
     Version(TrtVersionArgs),
     /// What in a model costs time or accuracy under TensorRT; needs neither TensorRT nor a GPU
     Lint(TrtLintArgs),
+    /// Build an engine from a model; with --target for a GPU that is not here
+    Build(TrtBuildArgs),
+    /// What an engine consists of: inputs, outputs, layers, tactics, memory
+    Inspect(TrtInspectArgs),
+    /// Time an engine layer by layer; several engines side by side
+    Profile(TrtProfileArgs),
+    /// Time an engine by batch size, and say where the GPU is full
+    Sweep(TrtSweepArgs),
+    /// Count the values inside a model on a capture, and write TensorRT's calibration table
+    Calibrate(TrtCalibrateArgs),
+}
+
+/// `trt build`.
+#[derive(Debug, Args)]
+pub struct TrtBuildArgs {
+    /// The ONNX model, with one input [batch, channels, rows, columns]
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+    /// The engine: a plain plan, as trtexec writes and reads it [default: MODEL with .engine]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// What it computes in
+    #[arg(long, value_name = "fp32|fp16|int8", default_value = "fp16")]
+    pub precision: String,
+    /// Least, best and largest batch
+    #[arg(long, value_name = "MIN,OPT,MAX", value_delimiter = ',', default_value = "1,32,256")]
+    pub batch: Vec<u32>,
+    /// Most scratch memory of a layer [default: the library's own limit]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    pub workspace: Option<u32>,
+    /// Compute capability to build for, as 121 for 12.1; several with commas (TensorRT-RTX)
+    #[arg(long, value_name = "CC", value_delimiter = ',')]
+    pub target: Vec<u32>,
+    /// Number of the GPU, by PCI address; without --target
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub gpu: u32,
+    /// Keep names and tactics of layers for `trt inspect`
+    #[arg(long)]
+    pub detailed: bool,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `trt inspect`.
+#[derive(Debug, Args)]
+pub struct TrtInspectArgs {
+    /// An engine: one of ours, or a plain plan
+    #[arg(value_name = "ENGINE")]
+    pub engine: PathBuf,
+    /// Number of the GPU, by PCI address
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub gpu: u32,
+    /// One JSON object on stdout, with the layers as TensorRT describes them
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How something is timed.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct MeasureArgs {
+    /// Number of the GPU, by PCI address
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub gpu: u32,
+    /// Inferences before the first that counts
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=100_000))]
+    pub warm_up: u32,
+    /// Inferences that count
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: u32,
+    /// Comma-separated values on stdout
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `trt profile`.
+#[derive(Debug, Args)]
+pub struct TrtProfileArgs {
+    /// Engines: ours, or plain plans
+    #[arg(required = true, value_name = "ENGINE")]
+    pub engines: Vec<PathBuf>,
+    /// Images of an inference
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub batch: u32,
+    /// How it is timed
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+}
+
+/// `trt sweep`.
+#[derive(Debug, Args)]
+pub struct TrtSweepArgs {
+    /// The engine: one of ours, or a plain plan
+    #[arg(value_name = "ENGINE")]
+    pub engine: PathBuf,
+    /// Batch sizes
+    #[arg(long, value_name = "N,N…", value_delimiter = ',')]
+    #[arg(default_value = "1,2,4,8,16,32,64,128,256")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub batch: Vec<u32>,
+    /// Launch each inference as a CUDA graph
+    #[arg(long)]
+    pub graph: bool,
+    /// Write a plot
+    #[arg(long, value_name = "FILE.svg")]
+    pub svg: Option<PathBuf>,
+    /// How it is timed
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+}
+
+/// `trt calibrate`.
+#[derive(Debug, Args)]
+pub struct TrtCalibrateArgs {
+    /// The ONNX model, with one input [batch, 3, rows, columns]
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+    /// Capture of the images
+    #[arg(long, value_name = "CAPTURE")]
+    pub captures: PathBuf,
+    /// At most so many images, spread over the capture
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub images: u32,
+    /// How the largest magnitude of int8 is chosen
+    #[arg(long, value_name = "least-error|min-max", default_value = "least-error")]
+    pub method: String,
+    /// Version of TensorRT that the table is for, as its library gives it (8600, 100300)
+    #[arg(long, value_name = "N", default_value_t = 8600)]
+    #[arg(value_parser = clap::value_parser!(u32).range(8600..110_000))]
+    pub trt_version: u32,
+    /// The table
+    #[arg(long, value_name = "FILE", default_value = "calibration.cache")]
+    pub output: PathBuf,
 }
 
 /// `trt version`.

@@ -1,11 +1,17 @@
 //! `trt`: commands about models and engines of TensorRT.
 
+mod build;
+mod calibrate;
+mod engine;
+mod inspect;
 mod lint;
+mod profile;
+mod sweep;
 mod version;
 
 use serde::Serialize;
 
-use super::print;
+use super::{print, say};
 use crate::cli::TrtCommand;
 use crate::exit::{ExitCode, Failure};
 use crate::run::plan::failure;
@@ -20,6 +26,11 @@ pub fn trt(command: &TrtCommand) -> Result<ExitCode, Failure> {
     match command {
         TrtCommand::Version(args) => version::version(args),
         TrtCommand::Lint(args) => lint::lint(args),
+        TrtCommand::Build(args) => build::build(args),
+        TrtCommand::Inspect(args) => inspect::inspect(args),
+        TrtCommand::Profile(args) => profile::profile(args),
+        TrtCommand::Sweep(args) => sweep::sweep(args),
+        TrtCommand::Calibrate(args) => calibrate::calibrate(args),
     }
 }
 

@@ -24,6 +24,23 @@ const STRIDE: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Scales(pub(crate) BTreeMap<String, f32>);
 
+impl Scales {
+    /// As TensorRT's calibration cache: a line with version and kind, then the step of each value
+    /// as the bits of an fp32 in hexadecimal. TensorRT refuses a cache whose first line is another
+    /// version's; it does not depend on the GPU.
+    pub(crate) fn table(&self, version: u32, method: Method) -> String {
+        let kind = match method {
+            Method::LeastError => "EntropyCalibration2",
+            Method::MinMax => "MinMaxCalibration",
+        };
+        let mut text = format!("TRT-{version}-{kind}\n");
+        for (name, scale) in &self.0 {
+            text += &format!("{name}: {:08x}\n", scale.to_bits());
+        }
+        text
+    }
+}
+
 /// Magnitudes, counted. The range doubles when a value is beyond it.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
@@ -171,6 +188,16 @@ mod tests {
         }
         assert_eq!(histogram.bins.iter().sum::<u64>(), 4_000);
         assert!(histogram.range >= 40.0 && histogram.largest == 40.0);
+    }
+
+    #[test]
+    fn a_table_is_what_tensorrt_reads() {
+        let scales = Scales([("input".to_owned(), 1.0), ("relu".to_owned(), 0.05)].into());
+        let text = scales.table(8600, Method::LeastError);
+        assert_eq!(text, "TRT-8600-EntropyCalibration2\ninput: 3f800000\nrelu: 3d4ccccd\n");
+        assert!(
+            scales.table(100_300, Method::MinMax).starts_with("TRT-100300-MinMaxCalibration\n")
+        );
     }
 
     #[test]

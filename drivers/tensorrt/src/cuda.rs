@@ -115,6 +115,14 @@ impl Gpu for CudaGpu {
         Ok(Event::new(&self.gpu, false)?)
     }
 
+    fn timed_event(&mut self) -> Result<Event, StageError> {
+        Ok(Event::new(&self.gpu, true)?)
+    }
+
+    fn milliseconds(&mut self, from: &Event, to: &Event) -> Result<f64, StageError> {
+        Ok(to.microseconds_since(from)? / 1_000.0)
+    }
+
     fn rows(&mut self, values: usize) -> Result<CudaRows, StageError> {
         let device = self.region(MemoryKind::Device, values)?;
         let host = self.region(MemoryKind::HostPinned, values)?;

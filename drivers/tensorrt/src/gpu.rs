@@ -68,6 +68,20 @@ pub trait Gpu {
     /// [`StageError`] when the driver refuses.
     fn event(&mut self) -> Result<Self::Event, StageError>;
 
+    /// Makes an event that knows when it came.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError`] when the driver refuses.
+    fn timed_event(&mut self) -> Result<Self::Event, StageError>;
+
+    /// Milliseconds between two such events that have come.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError`] when one has not.
+    fn milliseconds(&mut self, from: &Self::Event, to: &Self::Event) -> Result<f64, StageError>;
+
     /// Makes room for `values` values of fp32.
     ///
     /// # Errors

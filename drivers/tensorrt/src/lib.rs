@@ -14,6 +14,7 @@ mod fake;
 pub mod gpu;
 pub mod infer;
 pub mod key;
+pub mod measure;
 mod planted;
 pub mod runtime;
 pub mod shim;

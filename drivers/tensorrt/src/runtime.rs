@@ -286,6 +286,22 @@ pub trait Context {
     /// outputs. The stream is one of the GPU of the engine.
     unsafe fn enqueue(&mut self, stream: RawStream) -> Result<(), StageError>;
 
+    /// As [`Context::enqueue`], with the time of each layer passed to `layer`, in order. The call
+    /// waits for them.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError`] as there.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    unsafe fn profile(
+        &mut self,
+        stream: RawStream,
+        layer: &mut dyn FnMut(&str, f32),
+    ) -> Result<(), StageError>;
+
     /// What the library said about the last call that failed.
     fn last_error(&self) -> &str;
 }

@@ -91,6 +91,14 @@ impl Context for ShimContext {
         match *self {}
     }
 
+    unsafe fn profile(
+        &mut self,
+        _: RawStream,
+        _: &mut dyn FnMut(&str, f32),
+    ) -> Result<(), StageError> {
+        match *self {}
+    }
+
     fn last_error(&self) -> &str {
         match *self {}
     }

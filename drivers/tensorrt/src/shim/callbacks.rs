@@ -58,3 +58,23 @@ pub(super) unsafe extern "C" fn progress(
         }
     }
 }
+
+/// What the times of layers are told to.
+pub(super) struct Layers<'a> {
+    /// The caller's function.
+    pub(super) layer: &'a mut dyn FnMut(&str, f32),
+    /// What the caller's function panicked with; raised again when the inference has ended.
+    pub(super) panic: Option<Box<dyn Any + Send>>,
+}
+
+/// The time of a layer; `user` is a [`Layers`].
+pub(super) unsafe extern "C" fn layer(user: *mut c_void, name: *const c_char, milliseconds: f32) {
+    // SAFETY: `user` is the listener that `ShimContext::profile` lends during one enqueue, which
+    // makes these calls one at a time.
+    let listener = unsafe { &mut *user.cast::<Layers<'_>>() };
+    let name = text(name);
+    let told = catch_unwind(AssertUnwindSafe(|| (listener.layer)(&name, milliseconds)));
+    if let Err(panic) = told {
+        listener.panic = Some(panic);
+    }
+}

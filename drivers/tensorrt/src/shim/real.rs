@@ -11,7 +11,7 @@ use tensorwire_core::port::StageError;
 use tensorwire_onnx::{ElemType, Profile};
 use tensorwire_tensorrt_sys::ffi;
 
-use super::callbacks::{self, Watcher};
+use super::callbacks::{self, Layers, Watcher};
 use super::{Libraries, LogSink};
 use crate::gpu::RawStream;
 use crate::runtime::{
@@ -420,6 +420,31 @@ impl Context for ShimContext {
         // SAFETY: `&mut self` makes this thread the only one; the caller vouches for the addresses.
         let code = unsafe { ffi::twt_context_enqueue(self.context, stream.0, fault) };
         stage("enqueueV3", code)
+    }
+
+    unsafe fn profile(
+        &mut self,
+        stream: RawStream,
+        layer: &mut dyn FnMut(&str, f32),
+    ) -> Result<(), StageError> {
+        let mut listener = Layers { layer, panic: None };
+        // SAFETY: the listener outlives the inference: the profiler is taken away again below, and
+        // with one in place the enqueue returns when all layers were reported.
+        unsafe {
+            ffi::twt_context_profiler(
+                self.context,
+                Some(callbacks::layer),
+                (&raw mut listener).cast(),
+            );
+        }
+        // SAFETY: passed on.
+        let result = unsafe { self.enqueue(stream) };
+        // SAFETY: the context lives.
+        unsafe { ffi::twt_context_profiler(self.context, None, ptr::null_mut()) };
+        if let Some(panic) = listener.panic {
+            std::panic::resume_unwind(panic);
+        }
+        result
     }
 
     fn last_error(&self) -> &str {

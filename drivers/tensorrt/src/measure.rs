@@ -1,0 +1,358 @@
+//! How long engines take: by batch size, and by layer.
+//!
+//! Inferences are enqueued one behind the other with an event between them, as a pipeline runs
+//! them; the time of one is that between its events. Input and outputs stay on the GPU: copies are
+//! another question.
+#![allow(unsafe_code)] // inferences over memory that lives here; each block says why they may run
+
+use std::ffi::CString;
+
+use tensorwire_core::port::StageError;
+
+use crate::gpu::Gpu;
+use crate::infer::StartError;
+use crate::runtime::{Context, Engine, EngineTensor};
+
+/// How a measurement is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasureOptions {
+    /// Inferences before the first that counts.
+    pub warm_up: u32,
+    /// Inferences that count.
+    pub runs: u32,
+    /// Whether each is a recorded graph.
+    pub graph: bool,
+}
+
+/// The times of one batch size, in ms, shortest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Images of an inference.
+    pub images: u32,
+    /// The times.
+    pub times: Vec<f64>,
+}
+
+impl Point {
+    /// The time below which `percent` of all are (nearest rank).
+    #[must_use]
+    pub fn percentile(&self, percent: usize) -> f64 {
+        let rank = (self.times.len() * percent).div_ceil(100).max(1);
+        self.times.get(rank - 1).or(self.times.last()).copied().unwrap_or(f64::NAN)
+    }
+
+    /// Images in a second, over all runs.
+    #[must_use]
+    pub fn images_per_s(&self) -> f64 {
+        let total: f64 = self.times.iter().sum();
+        let images = f64::from(self.images);
+        images * f64::from(u32::try_from(self.times.len()).unwrap_or(u32::MAX)) / total * 1_000.0
+    }
+}
+
+/// The time of one layer, in ms, over all runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerTime {
+    /// Its name, as TensorRT has it: those of the operators that it was made of.
+    pub name: String,
+    /// The mean.
+    pub mean: f64,
+}
+
+impl LayerTime {
+    /// Whether it only changes how values lie in memory.
+    #[must_use]
+    pub fn is_reformat(&self) -> bool {
+        let lower = self.name.to_ascii_lowercase();
+        lower.contains("reformat") || lower.contains("copynode")
+    }
+
+    /// Whether it holds a convolution, by the names of operators.
+    #[must_use]
+    pub fn is_convolution(&self) -> bool {
+        let lower = self.name.to_ascii_lowercase();
+        !self.is_reformat() && (lower.contains("conv") || lower.contains("downsample"))
+    }
+}
+
+/// An engine with memory for its inputs and outputs.
+struct Bed<C, G: Gpu> {
+    context: C,
+    stream: G::Stream,
+    gpu: G,
+    inputs: Vec<(CString, Vec<i64>)>,
+    /// Kept as long as the context may write to it.
+    _rows: Vec<G::Rows>,
+}
+
+fn geometry(text: String) -> StartError {
+    StartError::Geometry(text)
+}
+
+/// Bytes of a tensor with `images` images.
+fn bytes(tensor: &EngineTensor, images: u32) -> Result<usize, StartError> {
+    let mut elements = 1_usize;
+    for (at, &dim) in tensor.shape.iter().enumerate() {
+        let dim = match usize::try_from(dim) {
+            Ok(dim) => dim,
+            Err(_) if at == 0 => images as usize,
+            Err(_) => {
+                let name = &tensor.name;
+                return Err(geometry(format!("'{name}' has an open dimension beside the batch")));
+            }
+        };
+        elements = elements.saturating_mul(dim);
+    }
+    let size = tensor.elem_type.bytes();
+    let size = size.ok_or_else(|| geometry(format!("'{}' has no known type", tensor.name)))?;
+    Ok(elements.saturating_mul(size))
+}
+
+impl<C: Context, G: Gpu> Bed<C, G> {
+    fn new<E: Engine<Context = C>>(engine: &E, mut gpu: G, most: u32) -> Result<Self, StartError> {
+        let mut context = engine.context().map_err(StartError::Context)?;
+        let stream = gpu.stream()?;
+        let (mut inputs, mut rows) = (Vec::new(), Vec::new());
+        for tensor in engine.tensors().map_err(StartError::Context)? {
+            let name = CString::new(tensor.name.as_str())
+                .map_err(|_| geometry(format!("a name with a zero byte: {:?}", tensor.name)))?;
+            let room = gpu.rows(bytes(&tensor, most)?.div_ceil(size_of::<f32>()))?;
+            context.set_address(&name, gpu.device_address(&room))?;
+            rows.push(room);
+            if tensor.is_input {
+                inputs.push((name, tensor.shape));
+            }
+        }
+        Ok(Self { context, stream, gpu, inputs, _rows: rows })
+    }
+
+    fn set_images(&mut self, images: u32) -> Result<(), StageError> {
+        for (name, shape) in &self.inputs {
+            let mut shape = shape.clone();
+            if let Some(batch) = shape.first_mut() {
+                *batch = i64::from(images);
+            }
+            self.context.set_shape(name, &shape)?;
+        }
+        Ok(())
+    }
+
+    fn enqueue(&mut self) -> Result<(), StageError> {
+        // SAFETY: every tensor has memory for the largest batch, which lives as long as the context
+        // and which nobody else uses; what the input holds does not matter.
+        unsafe { self.context.enqueue(self.gpu.raw(&self.stream)) }
+    }
+
+    fn times(&mut self, options: &MeasureOptions) -> Result<Vec<f64>, StageError> {
+        // One by itself: a recording needs a shape that has settled.
+        self.enqueue()?;
+        self.gpu.synchronize(&self.stream)?;
+        let graph = if options.graph {
+            self.gpu.begin_capture(&self.stream)?;
+            let recorded = self.enqueue();
+            let graph = self.gpu.end_capture(&self.stream);
+            recorded?;
+            Some(graph?)
+        } else {
+            None
+        };
+        let mut events = Vec::new();
+        for _ in 0..=options.runs {
+            events.push(self.gpu.timed_event()?);
+        }
+        for run in 0..options.warm_up.saturating_add(options.runs) {
+            if let Some(at) = run.checked_sub(options.warm_up) {
+                self.gpu.record(&self.stream, &events[at as usize])?;
+            }
+            match &graph {
+                // SAFETY: as for `enqueue`.
+                Some(graph) => unsafe { self.gpu.launch(&self.stream, graph)? },
+                None => self.enqueue()?,
+            }
+        }
+        if let Some(last) = events.last() {
+            self.gpu.record(&self.stream, last)?;
+        }
+        self.gpu.synchronize(&self.stream)?;
+        let mut times = Vec::new();
+        for pair in events.windows(2) {
+            times.push(self.gpu.milliseconds(&pair[0], &pair[1])?);
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times)
+    }
+}
+
+/// The largest batch that an engine takes; `None` where it takes any.
+///
+/// # Errors
+///
+/// [`StartError`] when the engine does not say.
+pub fn largest_batch<E: Engine>(engine: &E) -> Result<Option<(u32, u32)>, StartError> {
+    let tensors = engine.tensors().map_err(StartError::Context)?;
+    let range = |tensor: &EngineTensor| match (tensor.batch, tensor.shape.first()) {
+        (_, Some(&fixed)) if fixed > 0 => {
+            let fixed = u32::try_from(fixed).unwrap_or(u32::MAX);
+            Some((fixed, fixed))
+        }
+        (Some(profile), _) => Some((profile.min, profile.max)),
+        _ => None,
+    };
+    Ok(tensors.iter().filter(|tensor| tensor.is_input).find_map(range))
+}
+
+/// Times `engine` at each batch size. `done` is told of each as it is there.
+///
+/// # Errors
+///
+/// [`StartError`] when a size is outside the profile, or a call fails.
+pub fn sweep<E: Engine, G: Gpu>(
+    engine: &E,
+    gpu: G,
+    batches: &[u32],
+    options: &MeasureOptions,
+    done: &mut dyn FnMut(&Point),
+) -> Result<Vec<Point>, StartError> {
+    if let Some((least, most)) = largest_batch(engine)?
+        && let Some(wrong) = batches.iter().find(|images| !(least..=most).contains(images))
+    {
+        let text = format!("the engine takes {least} to {most} images, not {wrong}");
+        return Err(geometry(text));
+    }
+    let _entered = gpu.enter()?;
+    let mut bed = Bed::new(engine, gpu, batches.iter().copied().max().unwrap_or(1))?;
+    let mut points = Vec::new();
+    for &images in batches {
+        bed.set_images(images)?;
+        let point = Point { images, times: bed.times(options)? };
+        done(&point);
+        points.push(point);
+    }
+    Ok(points)
+}
+
+/// Times the layers of `engine` at one batch size, slowest first. While layers are timed TensorRT
+/// waits for each, so their sum is more than an inference takes.
+///
+/// # Errors
+///
+/// [`StartError`] when a call fails.
+pub fn profile<E: Engine, G: Gpu>(
+    engine: &E,
+    gpu: G,
+    images: u32,
+    options: &MeasureOptions,
+) -> Result<Vec<LayerTime>, StartError> {
+    let _entered = gpu.enter()?;
+    let mut bed = Bed::new(engine, gpu, images)?;
+    bed.set_images(images)?;
+    for _ in 0..options.warm_up.max(1) {
+        bed.enqueue()?;
+    }
+    bed.gpu.synchronize(&bed.stream)?;
+    let mut sums: Vec<(String, f64)> = Vec::new();
+    for _ in 0..options.runs {
+        let stream = bed.gpu.raw(&bed.stream);
+        let mut layer = 0;
+        // The layers of an engine come in the same order each time.
+        let mut note = |name: &str, milliseconds: f32| {
+            match sums.get_mut(layer).filter(|(known, _)| known == name) {
+                Some((_, sum)) => *sum += f64::from(milliseconds),
+                None => sums.push((name.to_owned(), f64::from(milliseconds))),
+            }
+            layer += 1;
+        };
+        // SAFETY: as for `Bed::enqueue`.
+        unsafe { bed.context.profile(stream, &mut note)? };
+        bed.gpu.synchronize(&bed.stream)?;
+    }
+    let runs = f64::from(options.runs.max(1));
+    let mut layers: Vec<LayerTime> =
+        sums.into_iter().map(|(name, sum)| LayerTime { name, mean: sum / runs }).collect();
+    layers.sort_by(|a, b| b.mean.total_cmp(&a.mean));
+    Ok(layers)
+}
+
+#[cfg(test)]
+mod tests {
+    use tensorwire_onnx::Profile;
+
+    use super::*;
+    use crate::fake::gpu::{FakeGpu, Kind, World};
+    use crate::fake::models::model;
+    use crate::fake::runtime::{FakeEngine, FakeRuntime};
+    use crate::runtime::Runtime;
+
+    const OPTIONS: MeasureOptions = MeasureOptions { warm_up: 3, runs: 10, graph: false };
+
+    fn engine(world: &World) -> FakeEngine {
+        let mut runtime = FakeRuntime::new([8, 6, 0], 90);
+        runtime.world = world.clone();
+        let plan = runtime.plan(&model(-1, ""), Some(Profile { min: 1, opt: 4, max: 8 }));
+        runtime.load(&plan).expect("its own plan")
+    }
+
+    #[test]
+    fn each_size_is_timed_without_its_warm_up() {
+        for graph in [false, true] {
+            let world = World::default();
+            let options = MeasureOptions { graph, ..OPTIONS };
+            let mut told = Vec::new();
+            let gpu = FakeGpu(world.clone());
+            let points =
+                sweep(&engine(&world), gpu, &[1, 4, 8], &options, &mut |p| told.push(p.images));
+            let points = points.expect("it runs");
+            assert_eq!(told, [1, 4, 8]);
+            for point in &points {
+                // The stand-in takes 1 ms and an eighth for each image.
+                let right = 1.0 + f64::from(point.images) / 8.0;
+                assert_eq!(point.times, vec![right; 10], "{} images", point.images);
+                assert!(
+                    (point.images_per_s() - f64::from(point.images) / right * 1e3).abs() < 1e-6
+                );
+            }
+            let launched = world.count(Kind::Launch);
+            assert_eq!(launched, if graph { 3 * 13 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn a_size_outside_the_profile_is_refused_with_the_numbers() {
+        let world = World::default();
+        let gpu = FakeGpu(world.clone());
+        let error = sweep(&engine(&world), gpu, &[4, 9], &OPTIONS, &mut |_| ());
+        assert_eq!(error.expect_err("nine").to_string(), "the engine takes 1 to 8 images, not 9");
+        assert_eq!(world.count(Kind::Context), 0, "before anything is made");
+    }
+
+    #[test]
+    fn every_call_may_fail() {
+        for kind in [Kind::Context, Kind::Stream, Kind::Rows, Kind::SetAddress, Kind::SetShape] {
+            let world = World::default();
+            world.fail(kind, 0, false);
+            let gpu = FakeGpu(world.clone());
+            sweep(&engine(&world), gpu, &[4], &OPTIONS, &mut |_| ()).expect_err("it fails");
+            assert!(world.has_failed(), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn layers_are_summed_over_the_runs_and_sorted() {
+        let world = World::default();
+        let gpu = FakeGpu(world.clone());
+        let layers = profile(&engine(&world), gpu, 4, &OPTIONS).expect("it runs");
+        let names: Vec<&str> = layers.iter().map(|layer| layer.name.as_str()).collect();
+        assert_eq!(names, ["conv1 + relu", "fc", "Reformatting CopyNode for Input 0"]);
+        assert_eq!(layers[0].mean, 0.5, "a mean, not a sum");
+        assert!(layers[2].is_reformat() && !layers[2].is_convolution());
+        assert!(layers[0].is_convolution() && !layers[1].is_convolution());
+    }
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let times = (1..=10_u8).map(f64::from).collect();
+        let point = Point { images: 1, times };
+        assert_eq!([50, 90, 95, 99].map(|p| point.percentile(p)), [5.0, 9.0, 10.0, 10.0]);
+        assert!(Point { images: 1, times: Vec::new() }.percentile(50).is_nan());
+    }
+}
