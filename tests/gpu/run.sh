@@ -3,7 +3,7 @@
 # skipped, and why. Needs nothing of the repository but `kernels/cuda` and this folder, so that the two can
 # be carried to a machine that has a GPU and nothing else:
 #
-#   tests/gpu/run.sh [exact] [sanitize] [faults] [pipeline] [bench] [rate]
+#   tests/gpu/run.sh [exact] [sanitize] [faults] [pipeline] [bench] [rate] [tensorrt]
 #                                                    the first four without an argument
 #   tests/gpu/run.sh fits                            without a GPU or a compiler
 #   tests/gpu/run.sh prepare FOLDER ARCHITECTURE     without a GPU: compiles all of it, for sm_90 and so on
@@ -14,6 +14,7 @@
 #   pipeline  drivers/cuda/tests/gpu.rs: memory, contexts, NVRTC, whole pipelines bit-equal to the CPU's
 #   fits      whether every fault still finds its place in the sources
 #   bench     figures beside copies of the same bytes (kernels/BENCH.md)
+#   tensorrt  tests/gpu/trt.sh over programs and models that were carried here in the folder TRT_FOLDER
 #   rate      drivers/cuda/benches/pipeline.rs: the way without inference, in Gb/s (docs/performance.md)
 #
 # The two that are written in Rust need cargo, or programs that were built elsewhere: GPU_TEST and
@@ -259,6 +260,19 @@ for wanted in "${steps[@]}"; do
             rust pipeline "${GPU_TEST:-}" test --release -p tensorwire-cuda --test gpu -- --test-threads=1 --nocapture
             ;;
         rate) rust rate "${GPU_RATE:-}" bench -p tensorwire-cuda --bench pipeline ;;
+        tensorrt)
+            if [ -z "${TRT_FOLDER:-}" ]; then
+                skip tensorrt 'no folder with programs and models is named (TRT_FOLDER)'
+            else
+                start=$SECONDS
+                OUT=$logs tests/gpu/trt.sh "$TRT_FOLDER" 2>&1 | tee "$logs/tensorrt.log"
+                case ${PIPESTATUS[0]} in
+                    0) ran+=("tensorrt: passed in $((SECONDS - start)) s") ;;
+                    77) skip tensorrt "$(tail -n 1 "$logs/tensorrt.log")" ;;
+                    *) failed+=("tensorrt: FAILED after $((SECONDS - start)) s") ;;
+                esac
+            fi
+            ;;
         bench) step bench "$work/bench" "$work/kernels.cubin" --json "$logs/bench.json" ;;
         *) failed+=("$wanted: no such step") ;;
     esac
