@@ -179,6 +179,8 @@ fn note(under_way: &mut VecDeque<Nanos>, latency: &mut Latency, last: &mut Nanos
 
 #[cfg(test)]
 mod tests {
+    use tensorwire_core::burst::BurstPool;
+
     use super::*;
 
     #[test]
@@ -196,5 +198,53 @@ mod tests {
         assert_eq!(latency.total(), Nanos(53));
         note(&mut under_way, &mut latency, &mut last, Nanos(200));
         assert_eq!(latency.total(), Nanos(53), "nothing was under way");
+    }
+
+    /// A device that says how long it took, some time after `start`.
+    struct Device(VecDeque<Nanos>);
+
+    impl Reorder for Device {
+        fn place<M: PacketMemory>(
+            &mut self,
+            _: &mut Burst<Filling>,
+            _: u32,
+            _: &mut PacketDesc,
+            _: &M,
+        ) {
+        }
+
+        fn start(&mut self, _: &mut Burst<Filling>, _: SlotMap<'_>) -> Result<Event, StageError> {
+            Ok(Event(1))
+        }
+
+        fn abandon(&mut self, _: &mut Burst<Filling>) {}
+
+        fn poll_done(&mut self, _: &mut [PacketDesc]) -> usize {
+            0
+        }
+    }
+
+    impl Measures for Device {
+        fn measures(&self) -> bool {
+            true
+        }
+
+        fn next_time(&mut self) -> Option<Nanos> {
+            self.0.pop_front()
+        }
+    }
+
+    #[test]
+    fn what_a_device_measures_counts_and_not_the_time_of_the_call() {
+        let device = Device([Nanos(64), Nanos(96)].into());
+        let mut stage = Timed::new(device, Clock::start());
+        let mut pool = BurstPool::new(1).expect("one");
+        let mut batch = pool.take().expect("one").begin();
+        stage.start(&mut batch, SlotMap::new(&[1], 1)).expect("started");
+        assert_eq!(stage.latency().count(), 0, "it is not done");
+        assert_eq!(stage.poll_done(&mut []), 0);
+        assert_eq!(stage.latency().count(), 2);
+        assert_eq!(stage.latency().percentile(50), Some(Nanos(64)));
+        let _ = batch.abandon();
     }
 }
