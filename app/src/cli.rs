@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tensorwire_configs::Backend;
 
 pub use trt::{
-    GpuArgs, MeasureArgs, TrtBuildArgs, TrtCalibrateArgs, TrtCommand, TrtInspectArgs, TrtLintArgs,
-    TrtProfileArgs, TrtSweepArgs, TrtVersionArgs,
+    GpuArgs, MeasureArgs, TrtBuildArgs, TrtCalibrateArgs, TrtCommand, TrtDumpArgs, TrtInspectArgs,
+    TrtLintArgs, TrtProfileArgs, TrtSweepArgs, TrtVersionArgs,
 };
 
 /// Packets in, features out.

@@ -78,6 +78,8 @@ for precision in fp16 int8; do
     fi
     check "inspect-$precision" "$program" trt inspect "$engine"
     check "profile-$precision" "$program" trt profile "$engine" --csv
+    [ -e "$folder/cifar.pcap" ] && check "dump-$precision" "$program" trt dump "$model" --precision $precision \
+        --capture "$folder/cifar.pcap" --layer relu layer1.0.relu layer4.2.relu --out "$out" && cat "$out/dump-$precision.out"
     check "sweep-$precision" "$program" trt sweep "$engine" --csv
     check "sweep-$precision-graph" "$program" trt sweep "$engine" --graph --csv --svg "$out/sweep-$precision.svg"
     cat "$out/sweep-$precision-graph.out" 2>/dev/null

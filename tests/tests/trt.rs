@@ -93,6 +93,14 @@ fn lint_and_calibrate_need_no_tensorrt() {
         let step = f32::from_bits(u32::from_str_radix(bits, 16).expect("hexadecimal"));
         assert!(!name.is_empty() && step > 0.0 && step.is_finite(), "{line}");
     }
+    let dump = "trt dump m.onnx --capture c.pcap --layer relu layer1.0.add --cpu-only --out d";
+    let _ = place.shell("mkdir d").expect_code(0);
+    let output = place.tensorwire(&words(dump)).expect_code(0);
+    assert!(output.stderr.contains("relu: 802816 values, at most "), "{}", output.stderr);
+    let npy = std::fs::read(place.file("d/layer1.0.add.cpu.npy")).expect("written");
+    assert!(npy.len() > 4 * 200_704 && npy.starts_with(b"\x93NUMPY"), "{}", npy.len());
+    let output = place.tensorwire(&words(&dump.replace("relu", "rellu"))).expect_code(2);
+    assert!(output.stderr.contains("'rellu'"), "{}", output.stderr);
     // Every value of the network: its input, and what each operator makes.
     assert!(table.contains("\nlayer4.1.conv2: ") && table.contains("\ninput: "), "{table}");
 }

@@ -19,6 +19,8 @@ pub enum TrtCommand {
     Profile(TrtProfileArgs),
     /// Time an engine by batch size, and say where the GPU is full
     Sweep(TrtSweepArgs),
+    /// Compare values inside a model, on the GPU and on the CPU
+    Dump(TrtDumpArgs),
     /// Count the values inside a model on a capture, and write TensorRT's calibration table
     Calibrate(TrtCalibrateArgs),
 }
@@ -126,6 +128,35 @@ pub struct TrtSweepArgs {
     /// How it is timed
     #[command(flatten)]
     pub measure: MeasureArgs,
+}
+
+/// `trt dump`.
+#[derive(Debug, Args)]
+pub struct TrtDumpArgs {
+    /// The ONNX model, with one input [batch, 3, rows, columns]
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+    /// Values to look at, by the names of the operators that make them
+    #[arg(long = "layer", required = true, value_name = "NAME", num_args = 1..)]
+    pub layers: Vec<String>,
+    /// Capture of the image
+    #[arg(long, value_name = "CAPTURE")]
+    pub capture: PathBuf,
+    /// What the engine computes in
+    #[arg(long, value_name = "fp32|fp16|int8", default_value = "fp16")]
+    pub precision: String,
+    /// Number of the GPU, by PCI address
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub gpu: u32,
+    /// Folder for NAME.gpu.npy and NAME.cpu.npy
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Only what the CPU makes of it; needs neither TensorRT nor a GPU
+    #[arg(long)]
+    pub cpu_only: bool,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `trt calibrate`.

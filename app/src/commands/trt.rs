@@ -2,6 +2,7 @@
 
 mod build;
 mod calibrate;
+mod dump;
 mod engine;
 mod inspect;
 mod lint;
@@ -30,6 +31,7 @@ pub fn trt(command: &TrtCommand) -> Result<ExitCode, Failure> {
         TrtCommand::Inspect(args) => inspect::inspect(args),
         TrtCommand::Profile(args) => profile::profile(args),
         TrtCommand::Sweep(args) => sweep::sweep(args),
+        TrtCommand::Dump(args) => dump::dump(args),
         TrtCommand::Calibrate(args) => calibrate::calibrate(args),
     }
 }

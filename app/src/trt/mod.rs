@@ -1,5 +1,6 @@
 //! Tools for TensorRT: each answers one question that its users have.
 
+pub mod compare;
 pub mod layers;
 pub mod lint;
 pub mod plot;

@@ -10,6 +10,7 @@
 pub mod check;
 #[cfg(feature = "cpu")]
 pub mod cpu;
+pub mod expose;
 pub mod graph;
 pub mod header;
 #[cfg(feature = "onnxruntime")]

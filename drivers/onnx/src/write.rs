@@ -236,7 +236,7 @@ impl Graph {
 }
 
 impl Node {
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         for input in &self.inputs {
             put_str(out, 1, input);
         }
@@ -269,7 +269,7 @@ impl Node {
     }
 }
 
-fn encode_value_info(out: &mut Vec<u8>, info: &TensorInfo) {
+pub(crate) fn encode_value_info(out: &mut Vec<u8>, info: &TensorInfo) {
     put_str(out, 1, &info.name);
     put_message(out, 2, |out| {
         put_message(out, 1, |out| {

@@ -129,6 +129,10 @@ impl Gpu for CudaGpu {
         Ok(CudaRows { device, host, values })
     }
 
+    fn fill(&mut self, rows: &mut CudaRows, bytes: &[u8]) -> Result<(), StageError> {
+        rows.device.write(0, bytes).map_err(of_region)
+    }
+
     fn device_address(&self, rows: &CudaRows) -> u64 {
         rows.device.device_address()
     }

@@ -89,6 +89,13 @@ pub trait Gpu {
     /// [`StageError`] when there is no memory.
     fn rows(&mut self, values: usize) -> Result<Self::Rows, StageError>;
 
+    /// Writes `bytes` to the GPU's side of the rows, and waits until they are there.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError`] when they are more than there is room for, or the driver refuses.
+    fn fill(&mut self, rows: &mut Self::Rows, bytes: &[u8]) -> Result<(), StageError>;
+
     /// Where an inference writes.
     fn device_address(&self, rows: &Self::Rows) -> u64;
 

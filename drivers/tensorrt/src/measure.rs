@@ -8,6 +8,7 @@
 use std::ffi::CString;
 
 use tensorwire_core::port::StageError;
+use tensorwire_onnx::ElemType;
 
 use crate::gpu::Gpu;
 use crate::infer::StartError;
@@ -82,7 +83,7 @@ struct Bed<C, G: Gpu> {
     gpu: G,
     inputs: Vec<(CString, Vec<i64>)>,
     /// Kept as long as the context may write to it.
-    _rows: Vec<G::Rows>,
+    rows: Vec<(EngineTensor, G::Rows)>,
 }
 
 fn geometry(text: String) -> StartError {
@@ -118,12 +119,12 @@ impl<C: Context, G: Gpu> Bed<C, G> {
                 .map_err(|_| geometry(format!("a name with a zero byte: {:?}", tensor.name)))?;
             let room = gpu.rows(bytes(&tensor, most)?.div_ceil(size_of::<f32>()))?;
             context.set_address(&name, gpu.device_address(&room))?;
-            rows.push(room);
             if tensor.is_input {
-                inputs.push((name, tensor.shape));
+                inputs.push((name, tensor.shape.clone()));
             }
+            rows.push((tensor, room));
         }
-        Ok(Self { context, stream, gpu, inputs, _rows: rows })
+        Ok(Self { context, stream, gpu, inputs, rows })
     }
 
     fn set_images(&mut self, images: u32) -> Result<(), StageError> {
@@ -273,6 +274,49 @@ pub fn profile<E: Engine, G: Gpu>(
     Ok(layers)
 }
 
+/// What `engine` makes of `input`: the values of each output in fp32, one image.
+///
+/// # Errors
+///
+/// [`StartError`] when there is another number of inputs than one, or a call fails.
+pub fn outputs<E: Engine, G: Gpu>(
+    engine: &E,
+    gpu: G,
+    input: &[u8],
+) -> Result<Vec<(String, Vec<f32>)>, StartError> {
+    let _entered = gpu.enter()?;
+    let mut bed = Bed::new(engine, gpu, 1)?;
+    if bed.inputs.len() != 1 {
+        return Err(geometry(format!("{} inputs; one can be fed", bed.inputs.len())));
+    }
+    bed.set_images(1)?;
+    for (tensor, rows) in &mut bed.rows {
+        let needed = bytes(tensor, 1)?;
+        if tensor.is_input && needed != input.len() {
+            return Err(geometry(format!("an image of {} B, {needed} are taken", input.len())));
+        }
+        if tensor.is_input {
+            bed.gpu.fill(rows, input)?;
+        }
+    }
+    bed.enqueue()?;
+    let wanted = |tensor: &EngineTensor| !tensor.is_input && tensor.elem_type == ElemType::Fp32;
+    for (tensor, rows) in bed.rows.iter_mut().filter(|(tensor, _)| wanted(tensor)) {
+        let values = bytes(tensor, 1)? / size_of::<f32>();
+        // SAFETY: nobody has a slice of the rows, which live as long as the bed.
+        unsafe { bed.gpu.copy_out(&bed.stream, rows, values)? };
+    }
+    bed.gpu.synchronize(&bed.stream)?;
+    let mut found = Vec::new();
+    for (tensor, rows) in bed.rows.iter().filter(|(tensor, _)| wanted(tensor)) {
+        // SAFETY: the stream has done all copies, and none follows.
+        let host = unsafe { bed.gpu.host(rows) };
+        let values = (bytes(tensor, 1)? / size_of::<f32>()).min(host.len());
+        found.push((tensor.name.clone(), host[..values].to_vec()));
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use tensorwire_onnx::Profile;
@@ -346,6 +390,23 @@ mod tests {
         assert_eq!(layers[0].mean, 0.5, "a mean, not a sum");
         assert!(layers[2].is_reformat() && !layers[2].is_convolution());
         assert!(layers[0].is_convolution() && !layers[1].is_convolution());
+    }
+
+    #[test]
+    fn outputs_are_those_of_the_input_that_was_given() {
+        let world = World::default();
+        let image = [2.5_f32; 3 * 16 * 16 / 2].map(f32::to_ne_bytes);
+        let found = outputs(&engine(&world), FakeGpu(world.clone()), image.as_flattened());
+        assert_eq!(found.expect("it runs"), [("features".to_owned(), vec![2.5; 8])]);
+        let short = outputs(&engine(&world), FakeGpu(world.clone()), &[0; 3]);
+        assert_eq!(short.expect_err("three bytes").to_string(), "an image of 3 B, 1536 are taken");
+        for kind in [Kind::Fill, Kind::Enqueue, Kind::CopyOut, Kind::Synchronize] {
+            let world = World::default();
+            world.fail(kind, 0, false);
+            outputs(&engine(&world), FakeGpu(world.clone()), image.as_flattened())
+                .expect_err("it fails");
+            assert!(world.has_failed(), "{kind:?}");
+        }
     }
 
     #[test]

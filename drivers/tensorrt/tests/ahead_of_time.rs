@@ -89,6 +89,18 @@ fn our_model_is_parsed_and_built_for_spark() {
     }
 }
 
+/// What `trt dump` asks of the parser: values in the middle of the network as outputs.
+#[test]
+fn a_model_with_exposed_values_is_built() {
+    let Some((mut runtime, model)) = prepared() else { return };
+    let exposed = |name: &str| tensorwire_onnx::expose::expose(&model, &[name.to_owned()]);
+    build(&mut runtime, &exposed("layer1.0.relu"), 121, &mut |_| true)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let error = build(&mut runtime, &exposed("layer9.relu"), 121, &mut |_| true);
+    let error = error.expect_err("there is no such value");
+    assert_eq!(error.fault, RuntimeFault::Parse, "{error}");
+}
+
 #[test]
 fn a_build_is_stopped_by_its_listener() {
     let Some((mut runtime, model)) = prepared() else { return };

@@ -100,7 +100,7 @@ pub(super) fn build(args: &TrtBuildArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::Complete)
 }
 
-fn precision(text: &str) -> Result<Precision, Failure> {
+pub(super) fn precision(text: &str) -> Result<Precision, Failure> {
     match text {
         "fp32" => Ok(Precision::Fp32),
         "fp16" => Ok(Precision::Fp16),

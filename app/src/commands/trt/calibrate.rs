@@ -53,7 +53,7 @@ pub(super) fn calibrate(args: &TrtCalibrateArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Name, rows and columns of the one input.
-fn input(graph: &ModelGraph<'_>) -> Result<(String, [usize; 2]), String> {
+pub(super) fn input(graph: &ModelGraph<'_>) -> Result<(String, [usize; 2]), String> {
     let [input] = graph.io.inputs.as_slice() else {
         return Err(format!("{} inputs; one can be calibrated", graph.io.inputs.len()));
     };

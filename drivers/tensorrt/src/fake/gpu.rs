@@ -48,6 +48,7 @@ pub(crate) enum Kind {
     SetAddress,
     Enqueue,
     Enter,
+    Fill,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,7 +72,7 @@ struct Inner {
     fail: Option<(Kind, u32, StageError)>,
     /// What fails after that.
     then: Option<Kind>,
-    counts: [u64; 17],
+    counts: [u64; 18],
     /// How often the GPU is entered just now.
     entered: u32,
     polls: u32,
@@ -97,7 +98,7 @@ impl Default for World {
             contents: [0.0; BUFFERS as usize],
             fail: None,
             then: None,
-            counts: [0; 17],
+            counts: [0; 18],
             entered: 0,
             polls: 0,
             awaited: Vec::with_capacity(1 << 16),
@@ -215,7 +216,10 @@ impl Inner {
     fn infer(&mut self, input: u64, run: u32, features: u64) {
         self.clock += 1.0 + f64::from(run) / 8.0;
         if input >= ROWS {
-            // A measurement, over memory of its own.
+            // A measurement or a dump, over memory of its own: every feature is the first value.
+            let of = |address: u64| usize::try_from((address - ROWS) / 0x1_0000).expect("rows");
+            let first = self.rows[of(input)].0[0];
+            self.rows[of(features)].0.fill(first);
             return;
         }
         let buffer = usize::try_from((input - BASE) / STRIDE).expect("a buffer");
@@ -392,6 +396,15 @@ impl Gpu for FakeGpu {
         let rows = &mut self.0.0.borrow_mut().rows;
         rows.push((vec![-1.0; values], vec![-1.0; values]));
         Ok(rows.len() - 1)
+    }
+
+    fn fill(&mut self, rows: &mut usize, bytes: &[u8]) -> Result<(), StageError> {
+        self.0.call(Kind::Fill)?;
+        let values = &mut self.0.0.borrow_mut().rows[*rows].0;
+        for (value, four) in values.iter_mut().zip(bytes.as_chunks().0) {
+            *value = f32::from_ne_bytes(*four);
+        }
+        Ok(())
     }
 
     fn device_address(&self, rows: &usize) -> u64 {
