@@ -5,6 +5,7 @@
 #   net_xhost.sh up IFACE tx|rx [MTU]     puts 10.77.0.1 (tx) or 10.77.0.2 (rx) on IFACE
 #   net_xhost.sh down IFACE tx|rx         takes it off again
 #   net_xhost.sh netns-up [MTU]           namespaces tw-tx and tw-rx, joined by twx0 and twx1
+#   net_xhost.sh netns-switch [MTU]       the same with a switch in between, in a third one, tw-sw
 #   net_xhost.sh netns-down               takes them away
 #   net_xhost.sh cable down|up            pulls the cable at the receiver's end, and puts it back
 #
@@ -49,7 +50,27 @@ netns_up() {
     up twx1 rx "$mtu" "$rx"
 }
 
+# A cable that is pulled behind a switch is not seen by the sender, which goes on.
+netns_switch() {
+    local mtu=$1 side
+    ip netns add "$ns-sw"
+    ip -n "$ns-sw" link add br0 type bridge forward_delay 0
+    ip -n "$ns-sw" link set br0 mtu "$mtu" up
+    for side in tx rx; do
+        ip netns add "$ns-$side"
+        ip -n "$ns-$side" link set lo up
+    done
+    ip -n "$ns-tx" link add twx0 address 02:74:77:00:00:01 type veth peer name sw0 netns "$ns-sw"
+    ip -n "$ns-rx" link add twx1 address 02:74:77:00:00:02 type veth peer name sw1 netns "$ns-sw"
+    for side in sw0 sw1; do
+        ip -n "$ns-sw" link set "$side" master br0 mtu "$mtu" up
+    done
+    up twx0 tx "$mtu" "$ns-tx"
+    up twx1 rx "$mtu" "$ns-rx"
+}
+
 netns_down() {
+    ip netns del "$ns-sw" 2>/dev/null || true
     ip netns del "$ns-tx" 2>/dev/null || true
     ip netns del "$ns-rx" 2>/dev/null || true
 }
@@ -61,6 +82,10 @@ case "${1:-} $#" in
     "netns-up "[12])
         trap 'netns_down' ERR
         netns_up "${2:-1500}"
+        ;;
+    "netns-switch "[12])
+        trap 'netns_down' ERR
+        netns_switch "${2:-1500}"
         ;;
     "netns-down 1") netns_down ;;
     "cable 2") ip -n "$ns-rx" link set twx1 "$2" ;;

@@ -33,6 +33,21 @@ impl TwoHosts {
     /// If the system lets us begin and then refuses.
     #[must_use]
     pub fn new(test: &str) -> Option<Self> {
+        Self::made(test, "netns-up")
+    }
+
+    /// The same with a switch in between: whoever sends does not see that the receiver's cable is
+    /// pulled.
+    ///
+    /// # Panics
+    ///
+    /// As [`TwoHosts::new`].
+    #[must_use]
+    pub fn behind_a_switch(test: &str) -> Option<Self> {
+        Self::made(test, "netns-switch")
+    }
+
+    fn made(test: &str, how: &str) -> Option<Self> {
         /// Tests of one process run at the same time, and other processes may too.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let why = if !is_root() {
@@ -51,7 +66,7 @@ impl TwoHosts {
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let hosts = Self { prefix: format!("tw{}x{number}", std::process::id()) };
-        hosts.script(&["netns-up"]);
+        hosts.script(&[how]);
         Some(hosts)
     }
 

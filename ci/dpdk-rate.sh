@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# The receive loop beside dpdk-testpmd in io mode, on the same virtual device, with 1240-byte frames,
+# in turns: packets per second of CPU time of the one thread that sends and receives, the median of
+# ROUNDS (default 3), and the ratio to testpmd. Needs libdpdk-dev and dpdk-dev.
+#
+#   ci/dpdk-rate.sh [SECONDS]      of each measurement (default 4)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-4} rounds=${ROUNDS:-3}
+
+command -v dpdk-testpmd >/dev/null || { echo "dpdk-rate: no dpdk-testpmd (package dpdk-dev)" >&2; exit 77; }
+cargo build --release -q -p tensorwire-dpdk --features dpdk --bench rate
+rate=$(find target/release/deps -name 'rate-*' -type f -perm -u+x -printf '%T@ %p\n' |
+    sort -n | tail -n 1 | cut -d' ' -f2)
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# CPU time of the forwarding thread, in clock ticks.
+ticks() {
+    local task
+    for task in /proc/"$1"/task/*; do
+        case $(cat "$task/comm") in
+            *worker*) awk '{ print $14 + $15 }' "$task/stat" ;;
+        esac
+    done
+}
+
+# Packets that all ports have received, by the last report that testpmd printed.
+received() {
+    tac "$1" | awk '/RX-packets/ { sum += $2; if (++n == ports) exit } END { print sum }' ports="$2"
+}
+
+# testpmd NAME PORTS TOPOLOGY EAL-ARGUMENTS…
+testpmd() {
+    local name=$1 ports=$2 topology=$3 pid from to cpu0 cpu1
+    shift 3
+    # Frames of 1240 bytes go round, 64 at a time; what they hold is not looked at.
+    sleep $((seconds + 60)) | dpdk-testpmd --lcores '0@0,1@1' --no-huge -m 256 --no-pci --no-shconf \
+        --no-telemetry --file-prefix "twrate$$" "$@" -- --forward-mode=io --auto-start \
+        --tx-first --txpkts=1240 --burst=64 --port-topology="$topology" --nb-cores=1 \
+        --no-lsc-interrupt --stats-period 1 >"$work/out" 2>"$work/err" &
+    for _ in $(seq 100); do
+        grep -q 'RX-packets: [1-9]' "$work/out" && break
+        sleep 0.1
+    done
+    pid=$(pgrep -n -f "file-prefix twrate$$") || true
+    sleep 1.5
+    from=$(received "$work/out" "$ports") cpu0=$(ticks "$pid")
+    sleep "$seconds"
+    to=$(received "$work/out" "$ports") cpu1=$(ticks "$pid")
+    kill -INT "$pid"
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+    awk -v n=$((to - from)) -v t=$((cpu1 - cpu0)) -v hz="$(getconf CLK_TCK)" -v name="$name" \
+        'BEGIN { printf "%s testpmd %.0f\n", name, n * hz / t }' >>"$work/figures"
+}
+
+median() {
+    awk -v device="$1" -v who="$2" '$1 == device && $2 == who { print $3 }' "$work/figures" |
+        sort -n | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'
+}
+
+socket=socket=$work/memif.sock,socket-abstract=no,rsize=10,bsize=2048
+for _ in $(seq "$rounds"); do
+    testpmd ring 1 loop --vdev net_ring0
+    testpmd memif 2 paired --vdev "net_memif0,role=server,id=0,$socket" \
+        --vdev "net_memif1,role=client,id=0,$socket"
+    for device in ring memif; do
+        for reorder in none cpu; do
+            "$rate" "$device" "$reorder" "$seconds" 2>>"$work/err" | cut -d' ' -f1-3 >>"$work/figures"
+        done
+    done
+done
+for device in ring memif; do
+    base=$(median "$device" testpmd)
+    for who in testpmd none cpu; do
+        awk -v device="$device" -v who="$who" -v figure="$(median "$device" "$who")" -v base="$base" \
+            'BEGIN { printf "%-6s %-8s %8.3f Mpps of CPU time, %.2f of testpmd\n",
+                     device, who, figure / 1e6, figure / base }'
+    done
+done

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The program with DPDK in it, on devices that need no hardware: rings, memif, and af_packet between
+# two network namespaces (these as root). Installs libdpdk where it is missing. Exit code 77: it cannot
+# run here, and the last line says why.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+skip() {
+    echo "dpdk: skipped: $1"
+    exit 77
+}
+
+missing=()
+pkg-config --atleast-version=22.11 libdpdk 2>/dev/null || missing+=(libdpdk-dev pkg-config)
+command -v ip >/dev/null || missing+=(iproute2)
+if [ ${#missing[@]} -gt 0 ]; then
+    command -v apt-get >/dev/null || skip "${missing[*]} missing, and there is no apt-get"
+    (apt-get update -qq && apt-get install -y --no-install-recommends "${missing[@]}") >/dev/null ||
+        skip "${missing[*]} cannot be installed (apt-get)"
+fi
+pkg-config --atleast-version=22.11 libdpdk || skip "libdpdk is older than 22.11"
+
+# One selection of packages and features for all of it: nothing is built twice.
+with=(--workspace --features tensorwire-tests/dpdk)
+cargo clippy "${with[@]}" --all-targets -- -D warnings
+cargo build "${with[@]}" --bin tensorwire
+cargo test "${with[@]}" --test devices --test dpdk
+cargo test "${with[@]}" --test two_hosts raw_

@@ -1,0 +1,273 @@
+//! How many packets a second of one core goes through: sent, received, checked and placed, in one
+//! thread, beside `dpdk-testpmd` in io mode on the same device (`ci/dpdk-rate.sh` runs both).
+//!
+//!     rate ring|memif none|cpu [SECONDS]
+//!
+//! `none`: the reorder stage does nothing; `cpu`: it converts every payload into its batch. The
+//! sender changes the sequence number of a frame that lies in its buffer already, as testpmd sends
+//! what lies there; batches go to an inference that does nothing. Prints packets of CPU time.
+#![allow(unsafe_code)] // the CPU time of a thread
+#![expect(clippy::print_stdout, reason = "the figures are for people and scripts")]
+
+#[cfg(not(has_dpdk))]
+fn main() {
+    println!("skipped: built without DPDK (cargo bench -p tensorwire-dpdk --features dpdk)");
+}
+
+#[cfg(has_dpdk)]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    measured::run()
+}
+
+#[cfg(has_dpdk)]
+mod measured {
+    use std::error::Error;
+    use std::time::{Duration, Instant};
+
+    use tensorwire_core::burst::{Burst, BurstPool, Filling, PacketDesc};
+    use tensorwire_core::flow::{FlowMatch, FlowTable};
+    use tensorwire_core::geometry::{Geometry, GeometrySpec};
+    use tensorwire_core::header::{HeaderSpec, PacketCheck, Verify, build};
+    use tensorwire_core::limits::MAX_POLL;
+    use tensorwire_core::pipeline::Link;
+    use tensorwire_core::pipeline::consumer::Consumer;
+    use tensorwire_core::pipeline::producer::{
+        Backpressure, MissingPolicy, Producer, ProducerConfig,
+    };
+    use tensorwire_core::port::{
+        Delivery, Event, Outputs, PacketMemory, Reorder, Sink, SinkFault, StageError, TxQueue,
+    };
+    use tensorwire_core::time::Nanos;
+    use tensorwire_core::window::SlotMap;
+    use tensorwire_dpdk::{
+        Buffers, DpdkNic, DpdkRx, DpdkTx, FlowPlan, NicConfig, Pages, PortAddress, RxConfig,
+        TxConfig,
+    };
+    use tensorwire_kernels::{Conversion, Kernel};
+    use tensorwire_sim::infer::NullInfer;
+    use tensorwire_sim::pool::BatchMemory;
+    use tensorwire_sim::reorder::CpuReorder;
+
+    const FLOW: FlowMatch = FlowMatch::any(1);
+    const RING: u16 = 1024;
+    const BUFFERS: u32 = 8191;
+    /// Frames under way at most: what the rings of the device hold.
+    const UNDER_WAY: u64 = 512;
+    const BATCHES: usize = 8;
+
+    /// No reorder: payloads are found and left alone.
+    struct Nothing;
+
+    impl Reorder for Nothing {
+        fn place<M: PacketMemory>(
+            &mut self,
+            _: &mut Burst<Filling>,
+            _: u32,
+            _: &mut PacketDesc,
+            _: &M,
+        ) {
+        }
+
+        fn start(&mut self, _: &mut Burst<Filling>, _: SlotMap<'_>) -> Result<Event, StageError> {
+            Ok(Event::DONE)
+        }
+
+        fn abandon(&mut self, _: &mut Burst<Filling>) {}
+
+        fn poll_done(&mut self, _: &mut [PacketDesc]) -> usize {
+            0
+        }
+    }
+
+    /// Counts batches.
+    struct Count(u64);
+
+    impl Sink for Count {
+        fn deliver(&mut self, delivery: &Delivery, _: Outputs<'_>) -> Result<(), SinkFault> {
+            self.0 += u64::from(delivery.whole.count());
+            Ok(())
+        }
+    }
+
+    fn devices(kind: &str) -> Option<[PortAddress; 2]> {
+        let named = |text: String| PortAddress::Virtual(text);
+        let socket = std::env::temp_dir().join(format!("tw-rate-{}.sock", std::process::id()));
+        let memif = |number: u32, role: &str| {
+            named(format!(
+                "net_memif{number},role={role},id=0,rsize=10,bsize=2048,socket={},\
+                 socket-abstract=no",
+                socket.display()
+            ))
+        };
+        match kind {
+            "ring" => Some([named("net_ring0".to_owned()), named("net_ring0".to_owned())]),
+            "memif" => Some([memif(0, "server"), memif(1, "client")]),
+            _ => None,
+        }
+    }
+
+    fn ports(kind: &str, geometry: &Geometry) -> Option<NicConfig> {
+        let [rx, tx] = devices(kind)?;
+        let frame_bytes = geometry.frame_bytes();
+        let buffers = Buffers { count: BUFFERS, frame_bytes, room_bytes: 0, pages: Pages::Plain };
+        let flows = FlowPlan { flows: vec![FLOW], isolation: false };
+        Some(NicConfig {
+            rx: Some(RxConfig { port: rx, buffers, ring: RING, flows }),
+            tx: Some(TxConfig { port: tx, buffers, ring: RING, eth_src: false }),
+        })
+    }
+
+    fn settings(geometry: &Geometry) -> Result<ProducerConfig, Box<dyn Error>> {
+        let mut flows = FlowTable::new();
+        flows.push(&FLOW).map_err(|error| format!("{error:?}"))?;
+        Ok(ProducerConfig {
+            geometry: *geometry,
+            check: PacketCheck::new(geometry, &flows, Verify::None, false),
+            windows: 2,
+            timeout: Nanos::ZERO,
+            missing: MissingPolicy::Passthrough,
+            backpressure: Backpressure::Block,
+            poll: MAX_POLL,
+            rx_ring: RING.into(),
+            startup_wait: Nanos::from_secs(60),
+            quiesce_wait: Nanos::from_secs(60),
+            owed_images: None,
+            time_limit: None,
+        })
+    }
+
+    /// Fills the buffers of frames, then changes their numbers only.
+    struct Frames {
+        template: Vec<u8>,
+        geometry: Geometry,
+        number: u32,
+    }
+
+    impl Frames {
+        fn new(geometry: Geometry) -> Result<Self, Box<dyn Error>> {
+            let mut template = vec![7; geometry.frame_bytes()];
+            let spec = HeaderSpec {
+                eth_src: [2, 0, 0, 0, 0, 1],
+                eth_dst: [2, 0, 0, 0, 0, 2],
+                ip_src: [10, 0, 0, 1],
+                ip_dst: [10, 0, 0, 2],
+                udp_src: 4096,
+                udp_dst: 4096,
+            };
+            build(&spec, &mut template)?;
+            Ok(Self { template, geometry, number: 0 })
+        }
+
+        /// Sends until `under_way` frames are; how many.
+        fn send(&mut self, tx: &mut DpdkTx<'_>, room: u64) -> u64 {
+            let field = self.geometry.seq_field();
+            let mut sent = 0;
+            while sent < room {
+                let (template, number) = (&self.template, self.number);
+                let fill = |frame: &mut [u8]| {
+                    // A buffer that was never used is zero.
+                    if frame.get(12) == Some(&0) {
+                        frame.copy_from_slice(template);
+                    }
+                    let _ = field.write(frame, number);
+                };
+                if tx.send(self.template.len(), fill).is_err() {
+                    break;
+                }
+                self.number = self.number.wrapping_add(1) & field.max();
+                sent += 1;
+            }
+            tx.flush();
+            sent
+        }
+    }
+
+    fn cpu_time() -> Duration {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` is ours to write to.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+        let whole = u64::try_from(time.tv_sec).unwrap_or(0);
+        Duration::new(whole, u32::try_from(time.tv_nsec).unwrap_or(0))
+    }
+
+    /// Packets per second of CPU time, and of the clock.
+    fn rate<R: Reorder>(
+        (mut tx, rx): (DpdkTx<'_>, DpdkRx<'_>),
+        (geometry, pool, reorder): (Geometry, BurstPool, R),
+        seconds: u64,
+    ) -> Result<(f64, f64), Box<dyn Error>> {
+        let mut link = Box::new(Link::new());
+        let (producer_end, consumer_end) =
+            link.split(BATCHES, BATCHES).map_err(|error| error.to_string())?;
+        let mut backlog = Vec::new();
+        backlog.resize_with(BUFFERS as usize + MAX_POLL, PacketDesc::default);
+        let config = settings(&geometry)?;
+        let mut producer = Producer::new(config, rx, reorder, pool, producer_end, &mut backlog);
+        let images = geometry.images_per_batch();
+        let infer = NullInfer::default();
+        let mut consumer = Consumer::new(consumer_end, infer, Count(0), images, images);
+        let mut frames = Frames::new(geometry)?;
+        let begin = Instant::now();
+        let now = || Nanos(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        producer.start(now());
+        let (mut sent, mut mark) = (0, None);
+        loop {
+            let received = producer.rx().received();
+            sent += frames.send(&mut tx, UNDER_WAY.saturating_sub(sent - received));
+            producer.step(now());
+            consumer.step();
+            // A second to fill the buffers and to join the two ends.
+            match mark {
+                None if begin.elapsed() > Duration::from_secs(1) => {
+                    mark = Some((received, cpu_time(), Instant::now()));
+                }
+                Some((before, cpu, clock)) if clock.elapsed() > Duration::from_secs(seconds) => {
+                    let packets = u32::try_from(received - before).map_err(|_| "too many")?;
+                    let report = producer.report();
+                    if report.packets.placed + report.packets.held != report.packets.offered {
+                        return Err(format!("not all were placed: {:?}", report.packets).into());
+                    }
+                    let cpu = (cpu_time() - cpu).as_secs_f64();
+                    return Ok((
+                        f64::from(packets) / cpu,
+                        f64::from(packets) / clock.elapsed().as_secs_f64(),
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn run() -> Result<(), Box<dyn Error>> {
+        let words: Vec<String> =
+            std::env::args().skip(1).filter(|word| word != "--bench").collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let usage = "rate ring|memif none|cpu [SECONDS]";
+        let (kind, reorder, seconds) = match words.as_slice() {
+            [kind, reorder] => (*kind, *reorder, 5),
+            [kind, reorder, seconds] => (*kind, *reorder, seconds.parse()?),
+            _ => return Err(usage.into()),
+        };
+        let spec =
+            GeometrySpec { seq_bit_offset: 336, seq_bit_width: 16, ..GeometrySpec::DOCUMENTED };
+        let geometry = Geometry::new(&spec).map_err(|error| format!("{error:?}"))?;
+        let config = ports(kind, &geometry).ok_or(usage)?;
+        let mut nic = DpdkNic::open(&config, vec![0, 1], None)?;
+        nic.start()?;
+        let (tx, rx) = nic.split();
+        let ends = (tx.ok_or("no sender")?, rx.ok_or("no receiver")?.0);
+        let pool = BurstPool::new(BATCHES).map_err(|error| error.to_string())?;
+        let kernel = Kernel::new(Conversion::Int8ToFp16);
+        let memory = BatchMemory::new(&pool, geometry.batch_bytes(), kernel)?;
+        let (cpu, wall) = match reorder {
+            "none" => rate(ends, (geometry, pool, Nothing), seconds)?,
+            "cpu" => {
+                let stage = CpuReorder::at_placement(&geometry, &memory)?;
+                rate(ends, (geometry, pool, stage), seconds)?
+            }
+            _ => return Err(usage.into()),
+        };
+        println!("{kind} {reorder} {cpu:.0} {wall:.0}");
+        Ok(())
+    }
+}
