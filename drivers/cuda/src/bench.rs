@@ -234,7 +234,7 @@ pub fn reorder(
     let out = payload * output.bits() as usize / input.bits() as usize;
     let traffic = payload + out;
     let sets = Sets::new(gpu, bench, out.div_ceil(payload.max(1)).max(1))?;
-    let function = kernels.function(&reorder_name(input, output))?;
+    let function = kernels.function(&reorder_name(input, output, false))?;
     let (together, pieces, line) = bench.source.tuning();
     let packets = u32::try_from(bench.order.len()).unwrap_or(0);
     let launch = |set, lists: &Region, (together, pieces, line)| {

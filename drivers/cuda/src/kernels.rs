@@ -87,10 +87,12 @@ impl Toolchain for Real<'_> {
     }
 }
 
-/// The name of the kernel that converts `input` to `output`; for equal types the one that copies.
+/// The name of the kernel that converts `input` to `output`; for equal types the one that copies,
+/// unless the order of their bytes has to change, which only a conversion does.
 #[must_use]
-pub fn reorder_name(input: ElementType, output: ElementType) -> String {
-    if input == output {
+pub fn reorder_name(input: ElementType, output: ElementType, network_order: bool) -> String {
+    let swapped = network_order && input.bits() > 8;
+    if input == output && !swapped {
         return "tw_copy".to_owned();
     }
     format!("tw_reorder_{}_{}", input.name(), output.name())
@@ -247,12 +249,16 @@ mod tests {
         for input in [Int4, Int8, Int16, Int32] {
             assert!(source.contains(&format!("TW_INPUT({},", input.name())));
             for output in [Fp16, Bf16, Fp32, Fp64] {
-                let name = reorder_name(input, output);
+                let name = reorder_name(input, output, true);
+                assert_eq!(name, reorder_name(input, output, false));
                 assert_eq!(name, format!("tw_reorder_{}_{}", input.name(), output.name()));
                 assert!(source.contains(&format!("TW_PLAIN(in, In, {},", output.name())));
             }
-            assert_eq!(reorder_name(input, input), "tw_copy");
+            assert_eq!(reorder_name(input, input, false), "tw_copy");
         }
+        assert_eq!(reorder_name(Int8, Int8, true), "tw_copy", "a byte has no order");
+        assert_eq!(reorder_name(Int32, Int32, true), "tw_reorder_int32_int32");
+        assert!(source.contains("TW_PLAIN(in, In, int32, Int32)"));
         assert!(source.contains("TW_KERNEL(tw_copy,"));
     }
 

@@ -305,7 +305,10 @@ impl StreamQueue {
         output: Output,
         packets: Vec<Region>,
     ) -> Result<Self, RegionError> {
-        let function = kernels.function(&reorder_name(layout.input, layout.output))?;
+        let function = {
+            let Layout { input, output, network_order, .. } = *layout;
+            kernels.function(&reorder_name(input, output, network_order))?
+        };
         let (slots, frame_bytes) = (layout.slots, layout.frame_bytes());
         let bytes = output.buffers * slots as usize * size_of::<u64>();
         let lists = Region::new(gpu, MemoryKind::HostPinned, bytes)?;

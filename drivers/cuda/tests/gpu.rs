@@ -403,8 +403,10 @@ fn every_pair_of_types_comes_through_the_queue() -> Result<(), Box<dyn Error>> {
     {
         for output in [Fp16, Bf16, Fp32, Fp64, Int32, input] {
             let wide = matches!(input, Int16 | Int32) && matches!(output, Fp16 | Bf16);
-            let copied = input == output;
-            if wide {
+            // Swapped 16 bits have no kernel: no configuration makes a batch of them.
+            let swapped = network_order && input == output;
+            let copied = input == output && !swapped;
+            if wide || (swapped && input == Int16) {
                 continue;
             }
             let (slots, payload_offset, payload_bytes) = (64, 64, 1176);
