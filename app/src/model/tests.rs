@@ -287,7 +287,7 @@ fn enlarged(record: &[u8]) -> Vec<u8> {
 }
 
 /// A capture of the images that a check makes up, with the documented numbering. The second image
-/// lacks a packet.
+/// lacks a packet, and the fourth has one twice in the place of the next.
 fn capture(path: &Path, [rows, columns]: [usize; 2]) {
     use tensorwire_core::geometry::{Geometry, GeometrySpec};
     let field = Geometry::new(&GeometrySpec::DOCUMENTED).expect("documented").seq_field();
@@ -299,6 +299,7 @@ fn capture(path: &Path, [rows, columns]: [usize; 2]) {
             if (image, packet) == (1, 7) {
                 continue;
             }
+            let packet = if (image, packet) == (3, 9) { 8 } else { packet };
             let mut frame = vec![0; 64];
             frame.extend(bytes.iter().map(|b| b.cast_unsigned()));
             assert!(field.write(&mut frame, image * 128 + packet));
@@ -315,12 +316,12 @@ fn an_int8_model_is_close_and_its_nodes_are_where_tensorrt_wants_them() {
     let plain = options(folder.path());
     capture(&images, [plain.height, plain.width]);
     let found = samples::images(&images, [plain.height, plain.width], 100).expect("images");
-    assert_eq!(found.len(), 5, "the one that lacks a packet is passed over");
+    assert_eq!(found.len(), 4, "those that lack a packet are passed over");
     assert_eq!(found[1], check::image(2, [plain.height, plain.width]));
     let options =
         ExportOptions { precision: Precision::Qdq, calibrate: Some(images), check: true, ..plain };
     let report = export(&options).expect("it is close to the plain forward pass");
-    assert_eq!(report.calibrated, 5);
+    assert_eq!(report.calibrated, 4);
     let bytes = fs::read(&options.output).expect("written");
     let graph = tensorwire_onnx::ModelGraph::read(&bytes).expect("our own file");
     let of = |op: &str| graph.nodes.iter().filter(|node| node.op_type == op).count();

@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(text.matches("<circle").count(), 10);
         assert_eq!(text.matches("<polyline").count(), 2);
         assert!(text.contains("a &amp; b &lt;c&gt;") && text.ends_with("</svg>\n"));
-        assert!(text.contains("37174 images/s") && text.contains("6.886 ms"), "{text}");
+        assert!(text.contains("37174 images/s") && text.contains("6.887 ms"), "{text}");
         // The best rate lies at the top, and nothing outside.
         assert!(text.contains("cx=\"650.0\" cy=\"40.0\""), "{text}");
         assert!(!text.contains("NaN") && !text.contains("\"inf"));

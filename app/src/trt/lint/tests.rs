@@ -57,7 +57,7 @@ impl Case {
         self.node("QuantizeLinear", &q, &[x, scale]).node("DequantizeLinear", dq, &[&q, scale])
     }
 
-    fn found(self) -> Vec<(&'static str, Vec<String>)> {
+    fn findings(self) -> Vec<Finding> {
         let model = OnnxModel {
             producer: "test".into(),
             producer_version: "1".into(),
@@ -68,7 +68,11 @@ impl Case {
         };
         let bytes = model.to_bytes().expect("small");
         let graph = ModelGraph::read(&bytes).expect("a model");
-        lint(&graph).into_iter().map(|found| (found.rule.code, found.nodes)).collect()
+        lint(&graph)
+    }
+
+    fn found(self) -> Vec<(&'static str, Vec<String>)> {
+        self.findings().into_iter().map(|found| (found.rule.code, found.nodes)).collect()
     }
 
     /// The nodes that `code` was found at.
@@ -113,6 +117,13 @@ fn channels_come_in_groups() {
     assert_eq!(by_8, ["c3 (128 → 100)"]);
     let by_32 = sound().conv("c3", "c2", 40, 128).at("TL01").expect("found");
     assert_eq!(by_32, ["c3 (128 → 40)"]);
+    // The two are told apart.
+    let said = |outputs: usize| {
+        let findings = sound().conv("c3", "c2", outputs, 128).findings();
+        findings.into_iter().find(|f| f.rule.code == "TL01").expect("found").what
+    };
+    assert!(said(100).contains("no multiple of 8"), "{}", said(100));
+    assert!(said(40).contains("of 8 and not of 32"), "{}", said(40));
     // Inputs count like outputs; those of the image itself do not.
     assert!(sound().conv("c3", "c2", 128, 36).at("TL01").is_some());
     assert_eq!(Case::open().conv("c1", "x", 64, 3).at("TL01"), None);
