@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The receive loop beside dpdk-testpmd in io mode, on the same virtual device, with 1240-byte frames,
 # in turns: packets per second of CPU time of the one thread that sends and receives, the median of
-# ROUNDS (default 3), and the ratio to testpmd. Needs libdpdk-dev and dpdk-dev.
+# ROUNDS (default 3), and the ratio to testpmd. Needs libdpdk-dev and dpdk-dev; af_packet, over a veth
+# pair made for it, needs root and is left out elsewhere.
 #
 #   ci/dpdk-rate.sh [SECONDS]      of each measurement (default 4)
 set -euo pipefail
@@ -14,7 +15,12 @@ rate=$(find target/release/deps -name 'rate-*' -type f -perm -u+x -printf '%T@ %
     sort -n | tail -n 1 | cut -d' ' -f2)
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+devices=(ring memif)
+trap 'rm -rf "$work"; ip link del twr0 2>/dev/null || true' EXIT
+if ip link add twr0 type veth peer name twr1 2>/dev/null; then
+    ip link set twr0 up && ip link set twr1 up
+    devices+=(af_packet)
+fi
 
 # CPU time of the forwarding thread, in clock ticks.
 ticks() {
@@ -28,7 +34,14 @@ ticks() {
 
 # Packets that all ports have received, by the last report that testpmd printed.
 received() {
-    tac "$1" | awk '/RX-packets/ { sum += $2; if (++n == ports) exit } END { print sum }' ports="$2"
+    tac "$1" | awk '/RX-packets/ { sum += $2; if (++n == ports) exit } END { printf "%.0f\n", sum }' ports="$2"
+}
+
+# Waits for the next report of all ports, so that packets and CPU time are of the same moment.
+fresh() {
+    local before
+    before=$(grep -c RX-packets "$1" || true)
+    until [ "$(grep -c RX-packets "$1" || true)" -ge $((before + $2)) ]; do sleep 0.01; done
 }
 
 # testpmd NAME PORTS TOPOLOGY EAL-ARGUMENTS…
@@ -39,15 +52,17 @@ testpmd() {
     sleep $((seconds + 60)) | dpdk-testpmd --lcores '0@0,1@1' --no-huge -m 256 --no-pci --no-shconf \
         --no-telemetry --file-prefix "twrate$$" "$@" -- --forward-mode=io --auto-start \
         --tx-first --txpkts=1240 --burst=64 --port-topology="$topology" --nb-cores=1 \
-        --no-lsc-interrupt --stats-period 1 >"$work/out" 2>"$work/err" &
+        --no-lsc-interrupt --total-num-mbufs=8192 --stats-period 1 >"$work/out" 2>"$work/err" &
     for _ in $(seq 100); do
         grep -q 'RX-packets: [1-9]' "$work/out" && break
         sleep 0.1
     done
     pid=$(pgrep -n -f "file-prefix twrate$$") || true
     sleep 1.5
+    fresh "$work/out" "$ports"
     from=$(received "$work/out" "$ports") cpu0=$(ticks "$pid")
     sleep "$seconds"
+    fresh "$work/out" "$ports"
     to=$(received "$work/out" "$ports") cpu1=$(ticks "$pid")
     kill -INT "$pid"
     while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
@@ -65,17 +80,22 @@ for _ in $(seq "$rounds"); do
     testpmd ring 1 loop --vdev net_ring0
     testpmd memif 2 paired --vdev "net_memif0,role=server,id=0,$socket" \
         --vdev "net_memif1,role=client,id=0,$socket"
-    for device in ring memif; do
+    if [ ${#devices[@]} -eq 3 ]; then
+        slots=blocksz=65536,framesz=2048,framecnt=8192
+        testpmd af_packet 2 paired --vdev "net_af_packet0,iface=twr0,$slots" \
+            --vdev "net_af_packet1,iface=twr1,$slots"
+    fi
+    for device in "${devices[@]}"; do
         for reorder in none cpu; do
             "$rate" "$device" "$reorder" "$seconds" 2>>"$work/err" | cut -d' ' -f1-3 >>"$work/figures"
         done
     done
 done
-for device in ring memif; do
+for device in "${devices[@]}"; do
     base=$(median "$device" testpmd)
     for who in testpmd none cpu; do
         awk -v device="$device" -v who="$who" -v figure="$(median "$device" "$who")" -v base="$base" \
-            'BEGIN { printf "%-6s %-8s %8.3f Mpps of CPU time, %.2f of testpmd\n",
+            'BEGIN { printf "%-9s %-8s %8.3f Mpps of CPU time, %.2f of testpmd\n",
                      device, who, figure / 1e6, figure / base }'
     done
 done

@@ -1,11 +1,12 @@
 //! How many packets a second of one core goes through: sent, received, checked and placed, in one
 //! thread, beside `dpdk-testpmd` in io mode on the same device (`ci/dpdk-rate.sh` runs both).
 //!
-//!     rate ring|memif none|cpu [SECONDS]
+//!     rate ring|memif|af_packet none|cpu [SECONDS]
 //!
 //! `none`: the reorder stage does nothing; `cpu`: it converts every payload into its batch. The
 //! sender changes the sequence number of a frame that lies in its buffer already, as testpmd sends
-//! what lies there; batches go to an inference that does nothing. Prints packets of CPU time.
+//! what lies there; batches go to an inference that does nothing. `af_packet` is for the interfaces
+//! twr0 and twr1, joined. Prints packets per second of CPU time, and of the clock.
 #![allow(unsafe_code)] // the CPU time of a thread
 #![expect(clippy::print_stdout, reason = "the figures are for people and scripts")]
 
@@ -51,8 +52,9 @@ mod measured {
     const FLOW: FlowMatch = FlowMatch::any(1);
     const RING: u16 = 1024;
     const BUFFERS: u32 = 8191;
-    /// Frames under way at most: what the rings of the device hold.
-    const UNDER_WAY: u64 = 512;
+    /// Frames under way at most: as many as testpmd has, so that what lies in a cache for the one
+    /// does for the other.
+    const UNDER_WAY: u64 = 128;
     const BATCHES: usize = 8;
 
     /// No reorder: payloads are found and left alone.
@@ -101,6 +103,9 @@ mod measured {
         };
         match kind {
             "ring" => Some([named("net_ring0".to_owned()), named("net_ring0".to_owned())]),
+            "af_packet" => {
+                Some(["twr0", "twr1"].map(|name| PortAddress::Interface(name.to_owned())))
+            }
             "memif" => Some([memif(0, "server"), memif(1, "client")]),
             _ => None,
         }
@@ -242,7 +247,7 @@ mod measured {
         let words: Vec<String> =
             std::env::args().skip(1).filter(|word| word != "--bench").collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let usage = "rate ring|memif none|cpu [SECONDS]";
+        let usage = "rate ring|memif|af_packet none|cpu [SECONDS]";
         let (kind, reorder, seconds) = match words.as_slice() {
             [kind, reorder] => (*kind, *reorder, 5),
             [kind, reorder, seconds] => (*kind, *reorder, seconds.parse()?),

@@ -264,6 +264,11 @@ impl PacketMemory for PacketView {
         // the token says that its holder has it: `DpdkRx` claims one for each mbuf that a burst
         // gave it, and no other driver's handles are in the range of the pool's mbufs.
         let (data, len) = unsafe { sys::mbuf_data(mbuf(packet)) };
+        debug_assert!(
+            // A packet of no bytes lies nowhere.
+            len == 0 || self.pools().any(|pool| pool.contains(data, data.wrapping_add(len))),
+            "a packet outside our memory"
+        );
         // SAFETY: the driver wrote `len` bytes there before it handed the mbuf over; they are in a
         // buffer that stays while the pool does, and nothing writes to it while the token is out.
         unsafe { std::slice::from_raw_parts(data, len) }
