@@ -29,6 +29,64 @@ mod dpdk {
         "rte_telemetry",
     ];
 
+    /// Asks for DPDK in the program itself, with the drivers below: it then runs where no DPDK is
+    /// installed, or another one (`ci/dpdk-static.sh`).
+    const STATIC: &str = "TENSORWIRE_DPDK_STATIC";
+
+    /// What a program with DPDK in it consists of. Whole archives: drivers are found by what they
+    /// register when the program starts, which no symbol asks for, and the order does not matter.
+    const ARCHIVES: [&str; 24] = [
+        "rte_net_ring",
+        "rte_net_memif",
+        "rte_net_af_packet",
+        "rte_net_mlx5",
+        "rte_common_mlx5",
+        "rte_bus_auxiliary",
+        "rte_bus_pci",
+        "rte_bus_vdev",
+        "rte_mempool_ring",
+        "rte_ethdev",
+        "rte_net",
+        "rte_meter",
+        "rte_mbuf",
+        "rte_mempool",
+        "rte_hash",
+        "rte_rcu",
+        "rte_ring",
+        "rte_pci",
+        "rte_eal",
+        "rte_kvargs",
+        "rte_telemetry",
+        "numa",
+        "bsd",
+        "md",
+    ];
+
+    /// What stays shared: the user-space half of the kernel's RDMA driver has to fit the kernel
+    /// (package rdma-core).
+    const SHARED: [&str; 2] = ["mlx5", "ibverbs"];
+
+    fn link() {
+        println!("cargo::rerun-if-env-changed={STATIC}");
+        if std::env::var_os(STATIC).is_none_or(|word| word.is_empty()) {
+            for name in LIBRARIES {
+                println!("cargo::rustc-link-lib=dylib={name}");
+            }
+            return;
+        }
+        // pkg-config leaves the system's own folder out, and archives are looked for by rustc.
+        if let Ok(folder) = pkg_config::get_variable("libdpdk", "libdir") {
+            println!("cargo::rustc-link-search=native={folder}");
+        }
+        for name in ARCHIVES {
+            let whole = if name.starts_with("rte_") { "+whole-archive" } else { "-whole-archive" };
+            println!("cargo::rustc-link-lib=static:{whole},-bundle={name}");
+        }
+        for name in SHARED {
+            println!("cargo::rustc-link-lib=dylib={name}");
+        }
+    }
+
     pub(super) fn build() {
         let found = pkg_config::Config::new()
             .atleast_version(OLDEST)
@@ -59,9 +117,7 @@ mod dpdk {
         for path in &library.link_paths {
             println!("cargo::rustc-link-search=native={}", path.display());
         }
-        for name in LIBRARIES {
-            println!("cargo::rustc-link-lib=dylib={name}");
-        }
+        link();
         println!("cargo::rustc-cfg=has_dpdk");
         println!("cargo::metadata=found={}", library.version);
     }

@@ -1,4 +1,4 @@
-//! Where payloads lie when they are placed: in the buffers that the driver filled, and nowhere else.
+//! Where payloads lie when they are placed: in the buffers that the driver filled, nowhere else.
 
 use tensorwire_core::burst::{Burst, BurstPool, Filling, PacketDesc};
 use tensorwire_core::flow::{FlowMatch, FlowTable};
