@@ -154,33 +154,6 @@ fn a_poller_of_its_own_brings_the_same() {
 }
 
 #[test]
-fn two_processes_over_memif_and_a_flow_that_nobody_sends() {
-    if !with_dpdk("dpdk: two processes") {
-        return;
-    }
-    let place = Workplace::new();
-    place.write("c.yaml", on_memif(&place));
-    let other = on_memif(&place).set_at("match", "udp_dst", 4097).set("udp_dst_port", 4097);
-    place.write("other.yaml", other);
-    let args = ["prepare", "--synthetic", "5", "--num-images", "64", "--config", "c.yaml"];
-    let _ = place.tensorwire(&args).expect_code(0);
-    let run = |rx: &str, more: &[&str]| {
-        let receive = [&["run", rx, "--mode", "rx"], &SMALL[2..], &["--no-pin"], more].concat();
-        let mut rx = place.start(&receive);
-        rx.wait_until_ready();
-        let tx = place.tensorwire(&["run", "c.yaml", "--mode", "tx", "--no-pin", "--json"]);
-        let sent = number(&tx.expect_code(0).json(), "/tx/sent");
-        assert_eq!(sent, 64 * 128);
-        rx.wait()
-    };
-    assert_whole(&run("c.yaml", &[]), 64, 64 * 128);
-    // The same frames to a receiver of another port: seen, counted, and none of its business.
-    let other = run("other.yaml", &["--seconds", "4"]).expect_code(4).json();
-    assert_eq!(number(&other, "/packets/other_flow"), 64 * 128);
-    assert_eq!(number(&other, "/images/delivered"), 0);
-}
-
-#[test]
 fn threads_sit_where_the_configuration_says_or_the_run_is_refused() {
     if !with_dpdk("dpdk: cores") {
         return;

@@ -342,6 +342,22 @@ fn raw_frames_wait_while_the_sender_has_no_carrier() {
     assert_whole(&rx, &tx);
 }
 
+/// Frames of a flow that nobody asked for come in, as the device has no rules; they are counted and
+/// go no further.
+#[test]
+fn raw_frames_of_another_flow_are_counted_only() {
+    let Some(hosts) = VETH.hosts("af_packet: another flow") else { return };
+    let place = VETH.place(400, |yaml| yaml);
+    prepare(&place);
+    place.write("rx.yaml", Yaml::shipped(VETH.rx).set("udp_dst", 4097));
+    let args = ["--expected-images", "256", "--backend", "none", "--seconds", "4"];
+    let (rx, tx) = run(&hosts, &place, &args);
+    assert_eq!((rx.code, tx.code), (Some(4), Some(0)), "{}", rx.stderr);
+    let received = rx.json();
+    assert!(number(&received, "/packets/other_flow") >= FRAMES, "{received:#}");
+    assert_eq!(number(&received, "/packets/placed"), 0, "{received:#}");
+}
+
 /// The documented layout, whose number lies on the IPv4 total length: no socket carries it, and a
 /// raw frame crosses a cable with it. The script that ships with the project runs both ends.
 #[test]
