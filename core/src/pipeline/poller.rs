@@ -230,6 +230,14 @@ impl<M, const SLOTS: usize> SplitQueue<'_, M, SLOTS> {
     }
 }
 
+/// A producer that goes without a word, because its thread panicked or was not to run at all, has
+/// nothing to release any more, and the poller would wait for it for ever.
+impl<M, const SLOTS: usize> Drop for SplitQueue<'_, M, SLOTS> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 impl<M: PacketMemory, const SLOTS: usize> PacketMemory for SplitQueue<'_, M, SLOTS> {
     #[inline]
     fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {

@@ -146,6 +146,19 @@ fn wait_for_what_was_released() {
 }
 
 #[test]
+fn a_producer_that_goes_without_a_word_ends_the_poller() {
+    on_a_big_stack(go_without_a_word);
+}
+
+fn go_without_a_word() {
+    let mut link = Box::new(SplitLink::<MAX_SPLIT>::new());
+    let (mut poller, queue) = link.split(Nic::new(0), Nic::new(0), 64, 100).expect("legal");
+    assert_eq!(poller.step(), Next::Wait(None));
+    drop(queue);
+    assert_eq!(poller.step(), Next::Done);
+}
+
+#[test]
 fn the_sender_is_done_once_the_nic_was_empty_after_it() {
     on_a_big_stack(done_once_the_nic_was_empty);
 }
