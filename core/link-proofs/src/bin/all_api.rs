@@ -298,6 +298,7 @@ fn machines() {
         Producer::<'static, Device, Device>::buffers,
         Producer::<'static, Device, Device>::all_buffers_free,
         Producer::<'static, Device, Device>::rx,
+        Producer::<'static, Device, Device>::rx_mut,
         Producer::<'static, Device, Device>::reorder,
         Producer::<'static, Device, Device>::step,
         Consumer::<'static, Device, Device>::new,
