@@ -13,7 +13,30 @@ pub struct Platform {
     /// small letters; all of them.
     pub signs: &'static [&'static str],
     /// What each kind of memory is worth there for packets.
-    pub packets: &'static [(RegionKind, Worth)],
+    pub packets: Packets,
+}
+
+/// What each kind of memory is worth for packets; one is the best.
+#[derive(Debug)]
+pub struct Packets {
+    device: Worth,
+    host_pinned: Worth,
+    host: Worth,
+}
+
+impl Packets {
+    /// `device`: memory of a GPU; `host_pinned`: memory of the host that a GPU reads in place;
+    /// `host`: other memory of the host, huge pages among it.
+    ///
+    /// # Panics
+    ///
+    /// When not exactly one is the best: of a constant, the program is not built then.
+    #[must_use]
+    pub const fn new(device: Worth, host_pinned: Worth, host: Worth) -> Self {
+        let best = device.is_best() as u8 + host_pinned.is_best() as u8 + host.is_best() as u8;
+        assert!(best == 1, "one kind of memory is the best for packets");
+        Self { device, host_pinned, host }
+    }
 }
 
 /// What a kind of memory is worth.
@@ -27,6 +50,18 @@ pub enum Worth {
     Impossible(&'static str),
 }
 
+impl Worth {
+    const fn is_best(self) -> bool {
+        matches!(self, Self::Best)
+    }
+
+    /// Of memory that no GPU reads.
+    pub const ON_CPU: Self = Self::Slower("the GPU cannot read it: batches are built by the CPU");
+    /// Of a GPU's memory where there is none of its own.
+    pub const SHARED: Self =
+        Self::Impossible("processor and GPU share one memory; a NIC cannot be given a GPU's");
+}
+
 impl Platform {
     /// Whether a machine that tells `name` of itself is one of these.
     #[must_use]
@@ -35,16 +70,24 @@ impl Platform {
         !self.signs.is_empty() && self.signs.iter().all(|sign| name.contains(sign))
     }
 
-    /// What a kind of memory is worth; `None` where nothing is known of it.
+    /// What a kind of memory is worth.
     #[must_use]
-    pub fn worth(&self, kind: RegionKind) -> Option<Worth> {
-        self.packets.iter().find(|(known, _)| *known == kind).map(|(_, worth)| *worth)
+    pub const fn worth(&self, kind: RegionKind) -> Worth {
+        match kind {
+            RegionKind::Device => self.packets.device,
+            RegionKind::HostPinned => self.packets.host_pinned,
+            RegionKind::Huge | RegionKind::Host => self.packets.host,
+        }
     }
 
     /// The kind of memory to use.
     #[must_use]
-    pub fn best(&self) -> Option<RegionKind> {
-        self.packets.iter().find(|(_, worth)| *worth == Worth::Best).map(|(kind, _)| *kind)
+    pub const fn best(&self) -> RegionKind {
+        match self.packets {
+            Packets { device: Worth::Best, .. } => RegionKind::Device,
+            Packets { host_pinned: Worth::Best, .. } => RegionKind::HostPinned,
+            _ => RegionKind::Huge,
+        }
     }
 }
 
@@ -55,7 +98,7 @@ mod tests {
     const BOARD: Platform = Platform {
         name: "a board",
         signs: &["acme", "board"],
-        packets: &[(RegionKind::Device, Worth::Impossible("why")), (RegionKind::Huge, Worth::Best)],
+        packets: Packets::new(Worth::SHARED, Worth::ON_CPU, Worth::Best),
     };
 
     #[test]
@@ -69,8 +112,15 @@ mod tests {
 
     #[test]
     fn what_memory_is_worth() {
-        assert_eq!(BOARD.worth(RegionKind::Device), Some(Worth::Impossible("why")));
-        assert_eq!(BOARD.worth(RegionKind::Host), None);
-        assert_eq!(BOARD.best(), Some(RegionKind::Huge));
+        assert_eq!(BOARD.worth(RegionKind::Device), Worth::SHARED);
+        assert_eq!(BOARD.worth(RegionKind::HostPinned), Worth::ON_CPU);
+        assert_eq!(BOARD.worth(RegionKind::Host), Worth::Best);
+        assert_eq!(BOARD.best(), RegionKind::Huge);
+    }
+
+    #[test]
+    #[should_panic(expected = "one kind of memory is the best")]
+    fn two_kinds_are_not_both_the_best() {
+        let _ = Packets::new(Worth::Best, Worth::Best, Worth::ON_CPU);
     }
 }

@@ -10,34 +10,24 @@
 //! `host_pinned` memory cross the bus when they are reordered, which is bounded by it and not by
 //! the GPU (`kernels/BENCH.md`: 94.6 µs against 4.7 µs for a batch of the documented geometry).
 
-use tensorwire_configs::RegionKind;
-use tensorwire_configs::platform::{Platform, Worth};
+use tensorwire_configs::platform::{Packets, Platform, Worth};
 
 /// DGX Spark (GB10).
 pub const SPARK: Platform = Platform {
     name: "DGX Spark",
     signs: &["dgx", "spark"],
-    packets: &[
-        (RegionKind::HostPinned, Worth::Best),
-        (RegionKind::Huge, Worth::Slower("the GPU cannot read it: batches are built by the CPU")),
-        (RegionKind::Host, Worth::Slower("the GPU cannot read it: batches are built by the CPU")),
-        (
-            RegionKind::Device,
-            Worth::Impossible("processor and GPU share one memory; a NIC cannot be given a GPU's"),
-        ),
-    ],
+    packets: Packets::new(Worth::SHARED, Worth::Best, Worth::ON_CPU),
 };
 
 /// A server or workstation of the DGX family with GPUs in slots.
 pub const SERVER: Platform = Platform {
     name: "DGX server",
     signs: &["dgx"],
-    packets: &[
-        (RegionKind::Device, Worth::Best),
-        (RegionKind::HostPinned, Worth::Slower("every packet crosses the bus once more")),
-        (RegionKind::Huge, Worth::Slower("the GPU cannot read it: batches are built by the CPU")),
-        (RegionKind::Host, Worth::Slower("the GPU cannot read it: batches are built by the CPU")),
-    ],
+    packets: Packets::new(
+        Worth::Best,
+        Worth::Slower("every packet crosses the bus once more"),
+        Worth::ON_CPU,
+    ),
 };
 
 /// The platforms of this crate, the most particular first.
@@ -45,6 +35,8 @@ pub const ALL: [&Platform; 2] = [&SPARK, &SERVER];
 
 #[cfg(test)]
 mod tests {
+    use tensorwire_configs::RegionKind;
+
     use super::*;
 
     fn named(name: &str) -> Option<&'static str> {
@@ -59,16 +51,8 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_memory_is_judged_once_and_one_is_best() {
-        for platform in ALL {
-            for kind in
-                [RegionKind::Huge, RegionKind::Device, RegionKind::HostPinned, RegionKind::Host]
-            {
-                let judged = platform.packets.iter().filter(|(known, _)| *known == kind).count();
-                assert_eq!(judged, 1, "{} {}", platform.name, kind.word());
-            }
-            let best = platform.packets.iter().filter(|(_, worth)| *worth == Worth::Best).count();
-            assert_eq!(best, 1, "{}", platform.name);
-        }
+    fn packets_go_where_the_gpu_reads_them_best() {
+        assert_eq!(SPARK.best(), RegionKind::HostPinned);
+        assert_eq!(SERVER.best(), RegionKind::Device);
     }
 }

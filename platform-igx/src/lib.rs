@@ -6,39 +6,24 @@
 //! A board without a card has the GPU of its chip only, which shares the memory of the processor;
 //! `host_pinned` is the way there.
 
-use tensorwire_configs::RegionKind;
-use tensorwire_configs::platform::{Platform, Worth};
-
-const ON_CPU: Worth = Worth::Slower("the GPU cannot read it: batches are built by the CPU");
+use tensorwire_configs::platform::{Packets, Platform, Worth};
 
 /// A board with a GPU in its slot.
 pub const WITH_CARD: Platform = Platform {
     name: "IGX with a GPU in its slot",
     signs: &["igx"],
-    packets: &[
-        (RegionKind::Device, Worth::Best),
-        (
-            RegionKind::HostPinned,
-            Worth::Slower("batches wait for the bus, seconds at times on such a board"),
-        ),
-        (RegionKind::Huge, ON_CPU),
-        (RegionKind::Host, ON_CPU),
-    ],
+    packets: Packets::new(
+        Worth::Best,
+        Worth::Slower("batches wait for the bus, seconds at times on such a board"),
+        Worth::ON_CPU,
+    ),
 };
 
 /// A board with the GPU of its chip only.
 pub const ON_CHIP: Platform = Platform {
     name: "IGX with the GPU of its chip",
     signs: &["igx"],
-    packets: &[
-        (RegionKind::HostPinned, Worth::Best),
-        (
-            RegionKind::Device,
-            Worth::Impossible("processor and GPU share one memory; a NIC cannot be given a GPU's"),
-        ),
-        (RegionKind::Huge, ON_CPU),
-        (RegionKind::Host, ON_CPU),
-    ],
+    packets: Packets::new(Worth::SHARED, Worth::Best, Worth::ON_CPU),
 };
 
 /// The platform of a board that tells `name` of itself, with or without a GPU in its slot.
@@ -50,27 +35,15 @@ pub fn of(name: &str, card: bool) -> Option<&'static Platform> {
 
 #[cfg(test)]
 mod tests {
+    use tensorwire_configs::RegionKind;
+
     use super::*;
 
     #[test]
     fn a_card_decides_where_packets_go() {
-        let best = |name, card| of(name, card).and_then(Platform::best);
+        let best = |name, card| of(name, card).map(Platform::best);
         assert_eq!(best("NVIDIA IGX Orin Developer Kit", true), Some(RegionKind::Device));
         assert_eq!(best("NVIDIA IGX Thor", false), Some(RegionKind::HostPinned));
         assert_eq!(best("NVIDIA DGX Spark", true), None);
-    }
-
-    #[test]
-    fn each_kind_of_memory_is_judged_once_and_one_is_best() {
-        for platform in [&WITH_CARD, &ON_CHIP] {
-            for kind in
-                [RegionKind::Huge, RegionKind::Device, RegionKind::HostPinned, RegionKind::Host]
-            {
-                let judged = platform.packets.iter().filter(|(known, _)| *known == kind).count();
-                assert_eq!(judged, 1, "{} {}", platform.name, kind.word());
-            }
-            let best = platform.packets.iter().filter(|(_, worth)| *worth == Worth::Best).count();
-            assert_eq!(best, 1, "{}", platform.name);
-        }
     }
 }

@@ -38,16 +38,14 @@ pub(super) fn examine(machine: &Machine, needs: &Needs<'_>, findings: &mut Findi
     let Some(region) = config.rx.as_ref().and_then(|rx| config.regions.get(rx.region)) else {
         return;
     };
-    let best = platform.best().map_or("another", tensorwire_configs::RegionKind::word);
+    let best = platform.best().word();
     let found =
         |why| format!("packets go to `{}` of kind {}: {why}", region.name, region.kind.word());
     match platform.worth(region.kind) {
-        Some(Worth::Slower(why)) if needs.device() => {
+        Worth::Slower(why) if needs.device() => {
             findings.slows(SUBJECT, found(why), format!("kind: {best}"));
         }
-        Some(Worth::Impossible(why)) => {
-            findings.lacks(SUBJECT, found(why), format!("kind: {best}"))
-        }
+        Worth::Impossible(why) => findings.lacks(SUBJECT, found(why), format!("kind: {best}")),
         _ => {}
     }
 }
