@@ -2,13 +2,14 @@
 //!
 //! [`plan`] decides what happens and refuses what cannot; `stages` builds the stages, puts each
 //! machine on its thread and waits; `report` adds everything up. The machines themselves are in
-//! `tensorwire_core::pipeline`.
+//! `tensorwire_core::pipeline`, what a plan asks of them in `machines`.
 
 pub mod backend;
 pub mod clock;
 pub mod data;
 pub mod frames;
 pub mod gpu;
+mod machines;
 pub mod nic;
 pub mod output;
 pub mod pin;

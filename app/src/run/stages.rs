@@ -6,15 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use tensorwire_configs::{Backpressure, Missing, Receiver};
+use tensorwire_configs::Receiver;
 use tensorwire_core::burst::{BurstPool, PacketDesc, PoolId};
-use tensorwire_core::header::PacketCheck;
 use tensorwire_core::limits::MAX_POLL;
 use tensorwire_core::memory::HostMemory;
 use tensorwire_core::pipeline::consumer::{Consumer, ConsumerCounters};
 use tensorwire_core::pipeline::poller::{Poller, SplitLink, SplitQueue};
-use tensorwire_core::pipeline::producer::{self, Producer, ProducerConfig, ProducerReport};
-use tensorwire_core::pipeline::transmitter::{Transmitter, TransmitterConfig};
+use tensorwire_core::pipeline::producer::{Producer, ProducerConfig, ProducerReport};
+use tensorwire_core::pipeline::transmitter::Transmitter;
 use tensorwire_core::pipeline::{ConsumerEnd, Link, ProducerEnd, Signals};
 use tensorwire_core::port::{RxQueue, TxQueue};
 use tensorwire_core::sync::{Flag, Published};
@@ -29,9 +28,10 @@ use super::backend::Backend;
 use super::clock::Clock;
 use super::frames::Frames;
 use super::gpu::{self, Awaited, GpuParts, ReorderStage};
+use super::machines::quiesce_wait;
 use super::nic::{EndsOf, Nic, NicPlan};
 use super::pin::Pin;
-use super::plan::{Passes, Plan, failure};
+use super::plan::{Plan, failure};
 use super::progress::Progress;
 use super::seats::Seats;
 use super::signals::StopRequest;
@@ -41,14 +41,10 @@ use super::threads::{
     transmit,
 };
 use super::timed::Timed;
-use super::{nic, output, report};
+use super::{machines, nic, output, report};
 use crate::cli::RunArgs;
 use crate::exit::{ExitCode, Failure, Owed};
 use crate::sink::{FeatureSink, Latency, Summary, TimedSink};
-
-/// The longest time for which a sender may find no room. The receiver may be busy for as long as
-/// the inference of a batch takes, on a slow machine for minutes; whatever is slower is stuck.
-const STALL_AFTER: Nanos = Nanos::from_secs(600);
 
 /// Runs the plan: opens the NIC, builds everything, starts the threads, waits, and adds up.
 pub(super) fn execute(
@@ -218,7 +214,7 @@ impl Run<'_> {
         let events = events.filter(|_| !stages.backend.on_gpu());
         let backend = Awaited::new(Timed::new(stages.backend, self.clock), events);
         let consumer = self.consumer(backend, stages.sink, stages.consumer_end, &progress);
-        let config = self.producer_config(stages.rx)?;
+        let config = machines::producer(self.plan, self.args, stages.rx)?;
         let log = self.log(stages.rx, &config)?;
         let logged = log.as_ref().map(|log| (Arc::clone(log), config.check.clone()));
         let reorder = Recorded::new(Timed::new(reorder, self.clock), logged.clone());
@@ -267,7 +263,7 @@ impl Run<'_> {
             link.split(1, 1).map_err(|error| failure(ExitCode::Internal, error.to_string()))?;
         let (signals, clock) = (end.signals(), self.clock);
         let started = clock.now();
-        let limit = self.time_limit().map(|limit| started.plus(limit));
+        let limit = machines::time_limit(self.args).map(|limit| started.plus(limit));
         let mut watch = Watch::new();
         let sender = thread::scope(|scope| {
             let seat = self.seats.transmitter.clone();
@@ -311,7 +307,7 @@ impl Run<'_> {
         let size = nic::tx_buf_size(&self.plan.config);
         let tx = Faulty::new(tx, self.plan.faults, size)
             .map_err(|error| failure(ExitCode::Usage, error.to_string()))?;
-        Ok(Transmitter::new(transmitter_config(self.plan), tx, frames))
+        Ok(Transmitter::new(machines::transmitter(self.plan), tx, frames))
     }
 
     /// The log of `--record-trace`.
@@ -330,39 +326,6 @@ impl Run<'_> {
         let named =
             |error| failure(ExitCode::File, format!("--record-trace {}: {error}", path.display()));
         Ok(Some(Arc::new(Mutex::new(file.map_err(named)?))))
-    }
-
-    fn time_limit(&self) -> Option<Nanos> {
-        let nanos = |seconds: Duration| u64::try_from(seconds.as_nanos()).unwrap_or(u64::MAX);
-        self.args.seconds.map(|seconds| Nanos(nanos(seconds)))
-    }
-
-    fn producer_config(&self, rx: &Receiver) -> Result<ProducerConfig, Failure> {
-        let (plan, settings) = (self.plan, &self.plan.config.settings);
-        let geometry = plan.config.geometry;
-        let flows = rx
-            .reordered_flow_table()
-            .map_err(|error| failure(ExitCode::Config, format!("rx.flows: {error}")))?;
-        Ok(ProducerConfig {
-            geometry,
-            check: PacketCheck::new(&geometry, &flows, settings.verify, settings.accept_trailer),
-            windows: settings.window,
-            timeout: rx.timeout,
-            missing: match settings.missing {
-                Missing::Passthrough => producer::MissingPolicy::Passthrough,
-                Missing::Drop => producer::MissingPolicy::Drop,
-            },
-            backpressure: match settings.backpressure {
-                Backpressure::Block => producer::Backpressure::Block,
-                Backpressure::Drop => producer::Backpressure::Drop,
-            },
-            poll: (rx.batch_size as usize).min(MAX_POLL),
-            rx_ring: settings.rx_ring as usize,
-            startup_wait: Nanos::from_secs(u64::from(settings.startup_wait_s)),
-            quiesce_wait: self.quiesce_wait(),
-            owed_images: self.args.expected_images,
-            time_limit: self.time_limit(),
-        })
     }
 
     /// Starts the threads, consumer first, says that the receiver is ready, and waits.
@@ -425,7 +388,7 @@ impl Run<'_> {
                 None => None,
                 Some(transmitter) => {
                     let seat = sender_seat.clone();
-                    let linger = (!crew.joined).then_some(self.quiesce_wait());
+                    let linger = (!crew.joined).then_some(quiesce_wait(&self.plan.config));
                     let body = watch.guard(move || {
                         let left = transmit(seat, signals, clock, transmitter);
                         linger_on_wire(signals, clock, linger);
@@ -456,10 +419,6 @@ impl Run<'_> {
                 sender: sending.map(|thread| outcome("tw-sender", thread.join())).transpose(),
             })
         })
-    }
-
-    fn quiesce_wait(&self) -> Nanos {
-        Nanos::from_secs(u64::from(self.plan.config.settings.quiesce_wait_s))
     }
 
     fn expected(&self) -> u64 {
@@ -532,16 +491,4 @@ fn spawn<'scope, R: Send + 'scope>(
     thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, body).map_err(|error| {
         failure(ExitCode::Device, format!("thread `{name}` cannot be started: {error}"))
     })
-}
-
-pub(super) fn transmitter_config(plan: &Plan) -> TransmitterConfig {
-    let config = &plan.config;
-    TransmitterConfig {
-        passes: (plan.passes == Passes::Once).then_some(1),
-        renumber: (plan.passes == Passes::Loop)
-            .then(|| (config.geometry.seq_field(), plan.pass_packets)),
-        eth_dst: plan.eth_dst,
-        pacing_mbps: config.tx.as_ref().map_or(0, |tx| tx.pacing_mbps.into()),
-        stall_after: STALL_AFTER,
-    }
 }

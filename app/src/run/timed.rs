@@ -104,6 +104,30 @@ impl<T: Measures> Reorder for Timed<T> {
     }
 }
 
+/// When a result came: before it is taken, which takes time of its own.
+struct Came {
+    clock: Clock,
+    at: Option<Nanos>,
+}
+
+impl Came {
+    fn now(&mut self) {
+        self.at = Some(self.clock.now());
+    }
+}
+
+impl<T: Infer> Timed<T> {
+    /// Asks the stage for a result, and notes the inference that came, if one did. One that failed
+    /// was not taken, and came when the stage said so.
+    fn noted<R>(&mut self, ask: impl FnOnce(&mut T, &mut Came) -> Option<R>) -> Option<R> {
+        let mut came = Came { clock: self.clock, at: None };
+        let result = ask(&mut self.inner, &mut came)?;
+        let at = came.at.unwrap_or_else(|| self.clock.now());
+        note(&mut self.under_way, &mut self.latency, &mut self.last, at);
+        Some(result)
+    }
+}
+
 impl<T: Infer> Infer for Timed<T> {
     fn done_on_submit(&self) -> bool {
         self.inner.done_on_submit()
@@ -132,39 +156,36 @@ impl<T: Infer> Infer for Timed<T> {
         &mut self,
         take: impl FnOnce(Ticket, Outputs<'_>) -> R,
     ) -> Option<Result<R, StageError>> {
-        let Self { inner, under_way, latency, clock, last, .. } = self;
-        let mut came = None;
-        let result = inner.take_previous(|ticket, outputs| {
-            came = Some(clock.now());
-            take(ticket, outputs)
-        });
-        result.inspect(|_| note(under_way, latency, last, came.unwrap_or_else(|| clock.now())))
+        self.noted(|inner, came| {
+            inner.take_previous(|ticket, outputs| {
+                came.now();
+                take(ticket, outputs)
+            })
+        })
     }
 
     fn poll_idle<R>(
         &mut self,
         take: impl FnOnce(Ticket, Outputs<'_>) -> R,
     ) -> Option<Result<R, StageError>> {
-        let Self { inner, under_way, latency, clock, last, .. } = self;
-        let mut came = None;
-        let result = inner.poll_idle(|ticket, outputs| {
-            came = Some(clock.now());
-            take(ticket, outputs)
-        });
-        result.inspect(|_| note(under_way, latency, last, came.unwrap_or_else(|| clock.now())))
+        self.noted(|inner, came| {
+            inner.poll_idle(|ticket, outputs| {
+                came.now();
+                take(ticket, outputs)
+            })
+        })
     }
 
     fn drain<R>(
         &mut self,
         take: impl FnOnce(Ticket, Outputs<'_>) -> R,
     ) -> Option<Result<R, StageError>> {
-        let Self { inner, under_way, latency, clock, last, .. } = self;
-        let mut came = None;
-        let result = inner.drain(|ticket, outputs| {
-            came = Some(clock.now());
-            take(ticket, outputs)
-        });
-        result.inspect(|_| note(under_way, latency, last, came.unwrap_or_else(|| clock.now())))
+        self.noted(|inner, came| {
+            inner.drain(|ticket, outputs| {
+                came.now();
+                take(ticket, outputs)
+            })
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 use tensorwire_sim::nic::{SwNicConfig, TxMode};
 
 use super::*;
-use crate::run::stages::transmitter_config;
+use crate::run::machines;
 use crate::run::testkit::{Case, frames, only};
 
 #[test]
@@ -211,7 +211,7 @@ fn the_wire_is_lossless_unless_time_bounds_the_run_or_a_flag_says_so() {
 #[test]
 fn the_destination_that_is_asked_for_reaches_the_frames() {
     let case = Case::new().capture("x.pcap", 4).dataset("x.pcap", None);
-    let written = |flags: &[&str]| transmitter_config(&case.planned(flags)).eth_dst;
+    let written = |flags: &[&str]| machines::transmitter(&case.planned(flags)).eth_dst;
     assert_eq!(written(&[]), None, "frames of a capture go where they went");
     assert_eq!(written(&["--eth-dst", "0a:0b:0c:00:00:01"]), Some([0x0a, 0x0b, 0x0c, 0, 0, 1]));
     let (exit, reason) = case.refusal(&["--eth-dst", "nonsense"]);
