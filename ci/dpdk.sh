@@ -25,4 +25,6 @@ with=(--workspace --features tensorwire-tests/dpdk)
 cargo clippy "${with[@]}" --all-targets -- -D warnings
 cargo build "${with[@]}" --bin tensorwire
 cargo test "${with[@]}" --test devices --test dpdk
+# The driver's own tests that are compiled with the library only.
+cargo test -p tensorwire-dpdk --features dpdk --lib
 cargo test "${with[@]}" --test two_hosts raw_
