@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::background::Background;
 use crate::{Workplace, config, program, report};
@@ -19,9 +20,12 @@ pub enum Host {
 }
 
 /// Two namespaces and the cable between them; gone with the value.
+///
+/// One at a time: what two of them lose would be up to how they share the machine.
 #[derive(Debug)]
 pub struct TwoHosts {
     prefix: String,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl TwoHosts {
@@ -48,14 +52,16 @@ impl TwoHosts {
     }
 
     fn made(test: &str, how: &str) -> Option<Self> {
-        /// Tests of one process run at the same time, and other processes may too.
+        static ALONE: Mutex<()> = Mutex::new(());
+        /// Other processes may have some at the same time.
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let why = if !is_root() {
             Some("not root: network namespaces need it")
         } else if !there("ip") {
             Some("no `ip` (package iproute2)")
         } else {
-            let probe = format!("twp{}", std::process::id());
+            let probe = format!("twp{}x{number}", std::process::id());
             let made = ip(&["netns", "add", &probe]);
             let _ = ip(&["netns", "del", &probe]);
             (!made).then_some("the system refuses network namespaces")
@@ -64,8 +70,9 @@ impl TwoHosts {
             report(&format!("skipped: {test}: {why}"));
             return None;
         }
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let hosts = Self { prefix: format!("tw{}x{number}", std::process::id()) };
+        // A test that failed has left nothing behind that another would see.
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts = Self { prefix: format!("tw{}x{number}", std::process::id()), _alone: alone };
         hosts.script(&[how]);
         Some(hosts)
     }
@@ -95,6 +102,32 @@ impl TwoHosts {
     /// If the system refuses.
     pub fn cable(&self, there: bool) {
         self.script(&["cable", if there { "up" } else { "down" }]);
+    }
+
+    /// Pulls the cable at the receiver once the sender's interface has sent `first` more bytes,
+    /// and puts it back once it has sent another `then`, however long either takes.
+    ///
+    /// # Panics
+    ///
+    /// If the sender does not send them, or the system refuses.
+    #[track_caller]
+    pub fn cable_pulled(&self, first: u64, then: u64) {
+        // One process for all of it: starting one takes longer than a look at the counter.
+        let rx = self.namespace(Host::Rx);
+        let script = format!(
+            "sent() {{ read -r now < /sys/class/net/twx0/statistics/tx_bytes; }}
+             wait_for() {{
+                 for i in $(seq 6000); do
+                     sent; [ $now -lt $1 ] || return 0; sleep 0.01
+                 done
+                 return 1
+             }}
+             set -e
+             sent; wait_for $((now + {first})); ip -n {rx} link set twx1 down
+             sent; wait_for $((now + {then})); ip -n {rx} link set twx1 up"
+        );
+        let pulled = ip(&["netns", "exec", &self.namespace(Host::Tx), "sh", "-c", &script]);
+        assert!(pulled, "the sender did not send {first} and {then} bytes");
     }
 
     /// Starts `tensorwire` with `args` on `host`, in the folder of `place`.
