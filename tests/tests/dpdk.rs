@@ -46,6 +46,14 @@ fn number(summary: &Value, path: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no number {path}: {summary:#}"))
 }
 
+/// What the driver of `port` counted under `name`.
+#[track_caller]
+fn driver(port: &Value, name: &str) -> u64 {
+    let counters = port["counters"].as_array().expect("a list");
+    let found = counters.iter().find(|counter| counter["name"] == name);
+    found.and_then(|counter| counter["value"].as_u64()).unwrap_or_else(|| panic!("{name}: {port}"))
+}
+
 /// Everything came, nothing else, and everything was taken down.
 #[track_caller]
 fn assert_whole(output: &Output, images: u64, frames: u64) {
@@ -63,6 +71,12 @@ fn assert_whole(output: &Output, images: u64, frames: u64) {
         ("/join/wire", 0),
     ] {
         assert_eq!(number(&summary, path), expected, "{path}: {summary:#}");
+    }
+    // What the drivers say agrees, to the frame; the software NIC has none.
+    if let ports @ [receiver, ..] = summary["ports"].as_array().expect("a list").as_slice() {
+        assert_eq!(driver(receiver, "rx_good_packets"), frames);
+        assert_eq!(driver(receiver, "rx_missed_errors"), 0);
+        assert_eq!(ports.last().map(|sender| driver(sender, "tx_good_packets")), Some(frames));
     }
     for (cause, count) in summary["partial_by"].as_object().expect("causes") {
         assert_eq!(count, 0, "partial by {cause}");

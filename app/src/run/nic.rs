@@ -11,6 +11,7 @@ use tensorwire_socket::{RxConfig, SocketNic, SocketPackets, SocketRx, SocketTx, 
 use super::plan::failure;
 use crate::cli::{RunArgs, SimTx};
 use crate::exit::{ExitCode, Failure};
+use crate::sink::Counted;
 use crate::talk::Talk;
 
 pub mod dpdk;
@@ -46,6 +47,11 @@ pub trait Nic {
     ///
     /// A [`Failure`] (exit 5) when the device cannot be started.
     fn ends(&mut self) -> Result<EndsOf<'_, Self>, Failure>;
+
+    /// What it counted, once its ends are given back: nothing of it is polled any more.
+    fn counted(&self) -> Counted {
+        Counted::default()
+    }
 }
 
 /// The ends of a NIC.

@@ -137,7 +137,12 @@ impl Run<'_> {
     ) -> Result<Summary, Failure> {
         match &self.plan.config.rx {
             Some(rx) => self.receive(rx, open),
-            None => self.send(&mut open(None)?),
+            None => {
+                let mut nic = open(None)?;
+                let mut summary = self.send(&mut nic)?;
+                summary.of_nic(nic.counted());
+                Ok(summary)
+            }
         }
     }
 
@@ -171,7 +176,9 @@ impl Run<'_> {
         let memory = &memory;
         let ends = nic.ends()?;
         let stages = Stages { rx, pool, memory, gpu, backend, sink, producer_end, consumer_end };
-        self.go::<N>(stages, ends)
+        let mut summary = self.go::<N>(stages, ends)?;
+        summary.of_nic(nic.counted());
+        Ok(summary)
     }
 
     /// The engine over the batches of the GPU.

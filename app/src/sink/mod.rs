@@ -32,9 +32,9 @@ pub use latency::Latency;
 pub use lines::{Lines, RateLimited, Report};
 pub use npy::NpyWriter;
 pub use parts::{
-    Dropped, Images, Join, LatencyMs, Malformed, Mode, Nic, Packets, Partial, Slots, Truncated,
-    TxTotals,
+    Counter, Dropped, Images, Join, LatencyMs, Malformed, Mode, Nic, Packets, Partial, Port, Slots,
+    Truncated, TxTotals,
 };
 pub use rates::{RateInputs, RateMeter, Rates, RxWindow};
-pub use summary::{RunFacts, Summary, Timing};
+pub use summary::{Counted, RunFacts, Summary, Timing};
 pub use timed::TimedSink;

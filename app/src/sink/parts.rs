@@ -276,6 +276,24 @@ impl From<NicStats> for Nic {
     }
 }
 
+/// What a port counted in the words of its driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Port {
+    /// Its address, as the configuration has it.
+    pub port: String,
+    /// Every counter that its driver has, also those at 0, in the driver's order.
+    pub counters: Vec<Counter>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counter {
+    /// The driver's name for it.
+    pub name: String,
+    /// How far it stands.
+    pub value: u64,
+}
+
 /// A latency in milliseconds; the figures are absent without samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct LatencyMs {

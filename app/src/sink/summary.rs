@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use tensorwire_core::counters::RangeList;
+use tensorwire_core::counters::{NicStats, RangeList};
 use tensorwire_core::geometry::Geometry;
 use tensorwire_core::limits::MAX_RANGES;
 use tensorwire_core::pipeline::Anchor;
@@ -16,7 +16,7 @@ use super::classes::{ClassReport, ConfusionRow};
 use super::features::SinkReport;
 use super::latency::Latency;
 use super::parts::{
-    Dropped, Images, Join, LatencyMs, Mode, Nic, Packets, Partial, Slots, Truncated, TxTotals,
+    Dropped, Images, Join, LatencyMs, Mode, Nic, Packets, Partial, Port, Slots, Truncated, TxTotals,
 };
 use super::rates::{RateInputs, RateMeter, Rates, RxWindow};
 use crate::exit::{self, ExitCode, Failure, Owed};
@@ -49,6 +49,15 @@ pub struct RunFacts<'a> {
     pub tx: Option<TxTotals>,
     /// What else ended the run before its end; it decides before every other failure.
     pub failure: Option<Failure>,
+}
+
+/// What a NIC counted over a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Of its receiving side; `None` where the producer's word is the last.
+    pub rx: Option<NicStats>,
+    /// In the words of the drivers.
+    pub ports: Vec<Port>,
 }
 
 /// The times of a run; all of one epoch.
@@ -108,6 +117,8 @@ pub struct Summary {
     pub slots: Slots,
     /// What the NIC counted.
     pub nic: Nic,
+    /// What the drivers of its ports counted besides, and those of the sender's.
+    pub ports: Vec<Port>,
     /// What the sender did.
     pub tx: Option<TxTotals>,
     /// Images of one submission to the inference.
@@ -181,6 +192,14 @@ impl Summary {
         summary
     }
 
+    /// What the NIC counted, asked when nothing polls it any more.
+    pub fn of_nic(&mut self, counted: Counted) {
+        if let Some(stats) = counted.rx {
+            self.nic = stats.into();
+        }
+        self.ports = counted.ports;
+    }
+
     /// The part that the sink and the clocks tell; no packet yet.
     fn of_sink(facts: &RunFacts<'_>, sink: SinkReport) -> Self {
         let timing = &facts.timing;
@@ -204,6 +223,7 @@ impl Summary {
             packets: Packets::default(),
             slots: Slots::default(),
             nic: Nic::default(),
+            ports: Vec::new(),
             tx: facts.tx,
             images_per_inference: facts.images_per_inference,
             infer_ms: timing.infer.into(),

@@ -12,8 +12,8 @@ use tensorwire_core::reassembly::ReassemblyCounters;
 use tensorwire_core::time::Nanos;
 
 use super::{
-    Anchoring, ClassReport, ConfusionRow, Latency, Mode, RateMeter, RunFacts, SinkReport, Summary,
-    Timing, TxTotals,
+    Anchoring, ClassReport, ConfusionRow, Counted, Counter, Latency, Mode, Port, RateMeter,
+    RunFacts, SinkReport, Summary, Timing, TxTotals,
 };
 use crate::exit::Owed;
 
@@ -84,7 +84,7 @@ pub(crate) fn full() -> Summary {
     let mut meter = RateMeter::new();
     meter.delivered(Nanos::from_secs(1), 28);
     meter.delivered(Nanos::from_secs(2), 224);
-    summary(&producer, found(), |facts| {
+    let mut summary = summary(&producer, found(), |facts| {
         facts.mode = Mode::Both;
         facts.owed = Owed::Images(256);
         // A pass that fills the number space: a new position keeps the place in it.
@@ -106,7 +106,13 @@ pub(crate) fn full() -> Summary {
         let sent = TransmitCounters { sent: 32_768, no_burst_polls: 12, ..Default::default() };
         let queue = TxStats { sent: 32_768, wire_dropped: 120, wire_duplicated: 1 };
         facts.tx = Some(TxTotals::new(32_768, &sent, queue, Nanos(51_074_100)));
-    })
+    });
+    let counter = |(name, value): (&str, u64)| Counter { name: name.to_owned(), value };
+    let counters = [("rx_good_packets", 32_643), ("rx_errors", 0), ("rx_missed_errors", 3)];
+    let counters = counters.map(counter).to_vec();
+    let port = Port { port: "0000:01:00.1".to_owned(), counters };
+    summary.of_nic(Counted { rx: Some(producer.nic), ports: vec![port] });
+    summary
 }
 
 /// 32,637 of 32,768 packets placed.

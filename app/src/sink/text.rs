@@ -37,6 +37,7 @@ impl Summary {
             self.class_table(&mut lines);
             self.predictions(&mut lines);
         }
+        self.ports(&mut lines);
         if !self.balanced {
             lines.line(format_args!("warning: the counters do not add up: this is a bug"));
         }
@@ -203,6 +204,17 @@ impl Summary {
             "nic: imissed={} ierrors={} rx_nombuf={}",
             nic.missed, nic.errors, nic.no_buffer
         ));
+    }
+
+    /// What stands at 0 is in the JSON object only: a NIC has hundreds of them.
+    fn ports(&self, lines: &mut Lines) {
+        for port in &self.ports {
+            lines.part(format_args!("port {}:", port.port));
+            for counter in port.counters.iter().filter(|counter| counter.value > 0) {
+                lines.part(format_args!(" {}={}", counter.name, counter.value));
+            }
+            lines.line(format_args!(""));
+        }
     }
 
     fn class_table(&self, lines: &mut Lines) {

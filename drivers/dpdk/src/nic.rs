@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use tensorwire_core::counters::NicStats;
 use tensorwire_core::memory::HostMemory;
 
 use crate::config::{Pages, PoolSpec};
@@ -164,6 +165,12 @@ impl DpdkNic {
             ends.0 = port.split().1;
         }
         ends
+    }
+
+    /// What the receiving port counted, up to this moment; `None` where there is none.
+    #[must_use]
+    pub fn rx_stats(&self) -> Option<NicStats> {
+        self.ports().find_map(Port::rx_stats)
     }
 
     /// The ports that run, the receiver's first.

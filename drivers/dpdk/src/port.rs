@@ -1,11 +1,11 @@
 //! A port, set up, started, steered, and taken down again in the reverse order.
 
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::fmt;
 use std::thread;
 use std::time::Duration;
 
+use tensorwire_core::counters::NicStats;
 use tensorwire_dpdk_sys as sys;
 
 use crate::device::{Device, PortInfo, text};
@@ -372,6 +372,12 @@ impl Port {
         stats(self.id())
     }
 
+    /// What its receiving side counted, as [`DpdkRx`] has it, read now; `None` without one.
+    #[must_use]
+    pub fn rx_stats(&self) -> Option<NicStats> {
+        self.rx.as_ref().map(RxSide::read_stats)
+    }
+
     /// What its driver counted besides, by name.
     ///
     /// # Errors
@@ -467,34 +473,4 @@ fn timestamp_field() -> Option<(i32, u64)> {
     // SAFETY: both are ours to write to.
     let result = unsafe { sys::twd_timestamp_field(&raw mut offset, &raw mut flag) };
     (result == 0).then_some((offset, flag))
-}
-
-/// A counter that only grows, made of one that its owner may set back to zero (memif does when its
-/// peer leaves).
-#[derive(Debug, Default)]
-pub(crate) struct Growing {
-    last: Cell<u64>,
-    before: Cell<u64>,
-}
-
-impl Growing {
-    /// The sum, now that the counter stands at `value`.
-    pub(crate) fn update(&self, value: u64) -> u64 {
-        let last = self.last.replace(value);
-        if value < last {
-            self.before.set(self.before.get() + last);
-        }
-        self.before.get() + value
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_counter_that_is_set_back_goes_on() {
-        let counter = Growing::default();
-        assert_eq!([5, 9, 2, 2, 7].map(|value| counter.update(value)), [5, 9, 11, 11, 16]);
-    }
 }

@@ -11,7 +11,7 @@ use tensorwire_dpdk_sys as sys;
 
 use crate::eal;
 use crate::pool::{PacketView, mbuf};
-use crate::port::{self, Growing};
+use crate::port;
 
 /// How old an answer of the NIC's counters may be: a read can take a real NIC tens of microseconds,
 /// and the poller asks in every step.
@@ -72,7 +72,8 @@ impl RxSide {
         &self.view
     }
 
-    fn read_stats(&self) -> NicStats {
+    /// What the port counted, asked now.
+    pub(crate) fn read_stats(&self) -> NicStats {
         let Stats { answer, missed, errors, no_buffer, .. } = &self.stats;
         if let Ok(stats) = port::stats(self.port) {
             answer.set(NicStats {
@@ -243,5 +244,35 @@ impl RxQueue for DpdkRx<'_> {
         }
         read.set(Some(now));
         self.side.read_stats()
+    }
+}
+
+/// A counter that only grows, made of one that its owner may set back to zero (memif does when its
+/// peer leaves).
+#[derive(Debug, Default)]
+struct Growing {
+    last: Cell<u64>,
+    before: Cell<u64>,
+}
+
+impl Growing {
+    /// The sum, now that the counter stands at `value`.
+    fn update(&self, value: u64) -> u64 {
+        let last = self.last.replace(value);
+        if value < last {
+            self.before.set(self.before.get() + last);
+        }
+        self.before.get() + value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_is_set_back_goes_on() {
+        let counter = Growing::default();
+        assert_eq!([5, 9, 2, 2, 7].map(|value| counter.update(value)), [5, 9, 11, 11, 16]);
     }
 }

@@ -117,6 +117,7 @@ mod running {
     use crate::run::nic::{Ends, EndsOf, Nic};
     use crate::run::pin;
     use crate::run::plan::failure;
+    use crate::sink::{self, Counted, Counter};
     use crate::talk::Talk;
 
     /// The ports of a run.
@@ -180,6 +181,17 @@ mod running {
             let (tx, rx) = self.nic.split();
             Ok(Ends { tx, rx })
         }
+
+        fn counted(&self) -> Counted {
+            let ports = self.nic.ports().zip(&self.names);
+            // A port that cannot say has no counters.
+            let ports = ports.filter_map(|(port, name)| {
+                let counter = |(name, value)| Counter { name, value };
+                let counters = port.xstats().ok()?.into_iter().map(counter).collect();
+                Some(sink::Port { port: name.clone(), counters })
+            });
+            Counted { rx: self.nic.rx_stats(), ports: ports.collect() }
+        }
     }
 
     /// What the port became.
@@ -204,21 +216,6 @@ mod running {
         ));
         if port.rings().0 > 0 {
             talk.say(format_args!("port {name}: {}", port.steering()));
-        }
-    }
-
-    impl Drop for DpdkRun {
-        /// What the drivers counted besides the counters of the summary.
-        fn drop(&mut self) {
-            for (port, name) in self.nic.ports().zip(&self.names) {
-                let Ok(counters) = port.xstats() else { continue };
-                let said: Vec<String> = counters
-                    .iter()
-                    .filter(|(_, value)| *value > 0)
-                    .map(|(name, value)| format!("{name}={value}"))
-                    .collect();
-                self.talk.detail(format_args!("port {name}: {}", said.join(" ")));
-            }
         }
     }
 }
