@@ -9,6 +9,8 @@ pub mod clock;
 pub mod data;
 pub mod frames;
 pub mod gpu;
+mod left;
+pub mod link;
 mod machines;
 pub mod nic;
 pub mod output;

@@ -130,6 +130,16 @@ impl TwoHosts {
         assert!(pulled, "the sender did not send {first} and {then} bytes");
     }
 
+    /// Takes the receiver's interface away, as when a device is unplugged.
+    ///
+    /// # Panics
+    ///
+    /// If the system refuses.
+    pub fn remove_receiver(&self) {
+        let gone = ip(&["-n", &self.namespace(Host::Rx), "link", "del", "twx1"]);
+        assert!(gone, "the interface of the receiver stays");
+    }
+
     /// Starts `tensorwire` with `args` on `host`, in the folder of `place`.
     ///
     /// # Panics

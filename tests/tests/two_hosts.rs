@@ -279,6 +279,28 @@ fn a_pulled_cable_costs_what_was_lost(test: &str, pair: Pair) {
     assert!((1..=2).contains(&damaged) || lost.is_multiple_of(128), "{received:#}");
     assert!(missing * 128 <= lost && lost <= (missing + damaged) * 128, "{received:#}");
     assert_eq!(number(&received, "/join/wire"), 0);
+    let link = &received["links"][0];
+    assert_eq!(
+        (&link["name"], &link["up"], &link["downs"]),
+        (&json!("twx1"), &json!(true), &json!(1))
+    );
+    assert!(link["down_seconds"].as_f64() > Some(0.0), "{link:#}");
+}
+
+/// A device that is taken away does not come back to who had it: the run ends and says so.
+fn a_device_that_is_gone_ends_the_run(test: &str, pair: Pair) {
+    let Some(hosts) = pair.losing_hosts(test) else { return };
+    let place = pair.place(30, |yaml| yaml);
+    prepare(&place);
+    let (rx, tx) = run_with(&hosts, &place, &COUNTED, || {
+        thread::sleep(Duration::from_millis(700));
+        hosts.remove_receiver();
+    });
+    assert_eq!((rx.code, tx.code), (Some(5), Some(0)), "{}", rx.stderr);
+    let received = rx.json();
+    assert_eq!(received["exit_reason"], json!("link twx1: the device is gone"));
+    assert_eq!(received["balanced"], true, "{received:#}");
+    assert!(number(&received, "/packets/placed") > 0, "{received:#}");
 }
 
 /// Beyond it the numbers repeat: what can be seen is seen, and the run is never taken for complete.
@@ -329,6 +351,16 @@ fn a_socket_without_carrier_loses_what_is_counted() {
     assert!(lost > 0, "{received:#}");
     assert_eq!(rx.code, Some(4), "{}", rx.stderr);
     assert_eq!(number(&received, "/slots/missing") + number(&received, "/slots/unfinished"), lost);
+}
+
+#[test]
+fn a_socket_whose_interface_is_gone() {
+    a_device_that_is_gone_ends_the_run("sockets: interface gone", SOCKETS);
+}
+
+#[test]
+fn raw_frames_whose_interface_is_gone() {
+    a_device_that_is_gone_ends_the_run("af_packet: interface gone", VETH);
 }
 
 #[test]

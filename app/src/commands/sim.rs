@@ -156,6 +156,7 @@ fn summary(plan: &Plan, outcome: &Outcome) -> Summary {
             last_packet_to_features: &none,
         },
         tx: None,
+        links: Vec::new(),
         // What a dead thread had to say is lost with it.
         failure: died(outcome)
             .or_else(|| outcome.failure.map(|failed| report::why(&failed, None)))

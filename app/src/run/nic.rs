@@ -8,6 +8,7 @@ use tensorwire_sim::nic::{NicError, Oversize, SwNic, SwNicConfig, SwRx, SwTx, Tx
 use tensorwire_sim::pool::PacketView;
 use tensorwire_socket::{RxConfig, SocketNic, SocketPackets, SocketRx, SocketTx, TxConfig};
 
+use super::link::{KernelLink, Probe};
 use super::plan::failure;
 use crate::cli::{RunArgs, SimTx};
 use crate::exit::{ExitCode, Failure};
@@ -54,6 +55,9 @@ pub trait Nic {
     }
 }
 
+/// The name of a link, and who can say what it is.
+pub type Watched = (String, Box<dyn Probe + Send>);
+
 /// The ends of a NIC.
 #[derive(Debug)]
 pub struct Ends<T, R, M> {
@@ -61,6 +65,8 @@ pub struct Ends<T, R, M> {
     pub tx: Option<T>,
     /// The receiving end and its memory, where something is received.
     pub rx: Option<(R, M)>,
+    /// Its links, where it has some, each with the name that a person knows it by.
+    pub links: Vec<Watched>,
 }
 
 /// The ends of a NIC of kind `N`.
@@ -75,7 +81,7 @@ impl Nic for SwNic {
     fn ends(&mut self) -> Result<EndsOf<'_, Self>, Failure> {
         let packets = self.packets();
         let (tx, rx) = self.split();
-        Ok(Ends { tx: Some(tx), rx: Some((rx, packets)) })
+        Ok(Ends { tx: Some(tx), rx: Some((rx, packets)), links: Vec::new() })
     }
 }
 
@@ -87,9 +93,17 @@ impl Nic for SocketNic {
 
     fn ends(&mut self) -> Result<EndsOf<'_, Self>, Failure> {
         let packets = self.packets();
+        // A sender's way is up to the kernel, and may change.
+        let links = self.interface().map(kernel_link).into_iter().collect();
         let (tx, rx) = self.split();
-        Ok(Ends { tx, rx: rx.zip(packets) })
+        Ok(Ends { tx, rx: rx.zip(packets), links })
     }
+}
+
+/// The link of the kernel's interface `name`.
+fn kernel_link(name: String) -> Watched {
+    let probe = KernelLink::new(&name);
+    (name, Box::new(probe))
 }
 
 /// The NIC that is going to be opened.

@@ -6,8 +6,8 @@ use tensorwire_core::pipeline::producer::{EndReason, ProducerReport};
 use tensorwire_core::pipeline::transmitter::{FrameSource, TransmitEnd};
 use tensorwire_core::time::Nanos;
 
+use super::left::{ConsumerOutcome, Left, ProducerOutcome};
 use super::plan::{Plan, failure};
-use super::stages::{ConsumerOutcome, Left, ProducerOutcome};
 use super::threads::Transmitted;
 use crate::exit::{ExitCode, Failure};
 use crate::sink::{self, Latency, RateMeter, RunFacts, SinkReport, Summary, Timing, TxTotals};
@@ -29,9 +29,10 @@ pub(super) fn add_up(plan: &Plan, started: Nanos, ended: Nanos, left: Left) -> S
     let (producer, producer_failed) = split(left.producer);
     let (sender, sender_failed) = split(left.sender);
     // The first cause that is known: what a stage says before what its thread says.
-    let failed = consumer
-        .as_mut()
-        .and_then(|consumer| consumer.failure.take())
+    let failed = left
+        .device
+        .err()
+        .or_else(|| consumer.as_mut().and_then(|consumer| consumer.failure.take()))
         .or(consumer_failed)
         .or(producer_failed)
         .or(sender_failed)
@@ -62,6 +63,7 @@ pub(super) fn add_up(plan: &Plan, started: Nanos, ended: Nanos, left: Left) -> S
             last_packet_to_features: sink.map_or(&none, |sink| sink.last_packet_to_features()),
         },
         tx: sender.as_ref().map(|sender| totals(plan, sender)),
+        links: left.links.totals(ended),
         failure: failed,
     };
     Summary::new(&facts, sink.map_or_else(SinkReport::default, |sink| sink.inner().report()))

@@ -10,9 +10,9 @@ use tensorwire_configs::Receiver;
 use tensorwire_core::burst::{BurstPool, PacketDesc, PoolId};
 use tensorwire_core::limits::MAX_POLL;
 use tensorwire_core::memory::HostMemory;
-use tensorwire_core::pipeline::consumer::{Consumer, ConsumerCounters};
+use tensorwire_core::pipeline::consumer::Consumer;
 use tensorwire_core::pipeline::poller::{Poller, SplitLink, SplitQueue};
-use tensorwire_core::pipeline::producer::{Producer, ProducerConfig, ProducerReport};
+use tensorwire_core::pipeline::producer::{Producer, ProducerConfig};
 use tensorwire_core::pipeline::transmitter::Transmitter;
 use tensorwire_core::pipeline::{ConsumerEnd, Link, ProducerEnd, Signals};
 use tensorwire_core::port::{RxQueue, TxQueue};
@@ -28,8 +28,10 @@ use super::backend::Backend;
 use super::clock::Clock;
 use super::frames::Frames;
 use super::gpu::{self, Awaited, GpuParts, ReorderStage};
+use super::left::{Left, RunSink, consumed, produced};
+use super::link::Links;
 use super::machines::quiesce_wait;
-use super::nic::{EndsOf, Nic, NicPlan};
+use super::nic::{EndsOf, Nic, NicPlan, Watched};
 use super::pin::Pin;
 use super::plan::{Plan, failure};
 use super::progress::Progress;
@@ -37,14 +39,13 @@ use super::seats::Seats;
 use super::signals::StopRequest;
 use super::tensorrt::{self, Job, TensorRt};
 use super::threads::{
-    Consumed, Readiness, Seat, Transmitted, Watch, consume, linger_on_wire, outcome, poll, produce,
-    transmit,
+    Readiness, Seat, Watch, consume, linger_on_wire, outcome, poll, produce, transmit,
 };
 use super::timed::Timed;
 use super::{machines, nic, output, report};
 use crate::cli::RunArgs;
 use crate::exit::{ExitCode, Failure, Owed};
-use crate::sink::{FeatureSink, Latency, Summary, TimedSink};
+use crate::sink::{FeatureSink, Summary, TimedSink};
 
 /// Runs the plan: opens the NIC, builds everything, starts the threads, waits, and adds up.
 pub(super) fn execute(
@@ -103,31 +104,6 @@ struct Stages<'a> {
     producer_end: ProducerEnd<'a>,
     consumer_end: ConsumerEnd<'a>,
 }
-
-/// What the threads left behind; `None` for those that the run did not have.
-pub(super) struct Left {
-    pub(super) producer: Result<Option<ProducerOutcome>, Failure>,
-    pub(super) consumer: Result<Option<ConsumerOutcome>, Failure>,
-    pub(super) sender: Result<Option<Transmitted>, Failure>,
-}
-
-/// What the producer left behind, once the consumer has ended too.
-pub(super) struct ProducerOutcome {
-    pub(super) report: ProducerReport,
-    pub(super) reorder: Latency,
-    pub(super) all_free: bool,
-}
-
-/// What the consumer left behind.
-pub(super) struct ConsumerOutcome {
-    pub(super) counters: ConsumerCounters,
-    pub(super) failure: Option<Failure>,
-    pub(super) infer: Latency,
-    pub(super) sink: RunSink,
-}
-
-/// The sink with its watch.
-pub(super) type RunSink = TimedSink<FeatureSink, Box<dyn FnMut() -> Nanos + Send>>;
 
 impl Run<'_> {
     /// Runs on the NIC that `open` opens, with its packets in the memory that it is given, if any.
@@ -208,6 +184,7 @@ impl Run<'_> {
     fn go<N: Nic>(&self, stages: Stages<'_>, ends: EndsOf<'_, N>) -> Result<Summary, Failure> {
         let settings = &self.plan.config.settings;
         let progress = Published::new();
+        let links = self.links(ends.links);
         let (rx, packets) = ends.rx.ok_or_else(|| no_end("receive"))?;
         let transmitter = self.plan.frames.as_ref().map(|frames| self.transmitter(ends.tx, frames));
         let transmitter = transmitter.transpose()?;
@@ -232,6 +209,7 @@ impl Run<'_> {
             clock: self.clock,
             joined: N::JOINED,
             progress: &progress,
+            links,
         };
         let started = self.clock.now();
         let left = if self.plan.fused {
@@ -239,7 +217,7 @@ impl Run<'_> {
             let producer = Producer::new(config, rx, reorder, pool, end, &mut backlog);
             let none = None::<Poller<'_, N::Rx<'_>>>;
             let split = (|_: &_| (), |_: &mut _, _| ());
-            self.threads(&crew, (producer, log), split, none, consumer, transmitter)?
+            self.threads(crew, (producer, log), split, none, consumer, transmitter)?
         } else {
             let mut split = Box::new(SplitLink::new());
             let (poller, queue) = split
@@ -252,7 +230,7 @@ impl Run<'_> {
                 poller.reclaim(queue.inner_mut());
             };
             let split = (close, reclaim);
-            self.threads(&crew, (producer, log), split, Some(poller), consumer, transmitter)?
+            self.threads(crew, (producer, log), split, Some(poller), consumer, transmitter)?
         };
         Ok(report::add_up(self.plan, started, self.clock.now(), left))
     }
@@ -263,7 +241,9 @@ impl Run<'_> {
         let frames = frames.ok_or_else(|| {
             failure(ExitCode::Internal, "a run with neither receiver nor frames was planned")
         })?;
-        let transmitter = self.transmitter(nic.ends()?.tx, frames)?;
+        let ends = nic.ends()?;
+        let mut links = self.links(ends.links);
+        let transmitter = self.transmitter(ends.tx, frames)?;
         // Only for its signals: there is nobody to hand a batch to.
         let mut link = Box::new(Link::new());
         let (end, _) =
@@ -272,7 +252,7 @@ impl Run<'_> {
         let started = clock.now();
         let limit = machines::time_limit(self.args).map(|limit| started.plus(limit));
         let mut watch = Watch::new();
-        let sender = thread::scope(|scope| {
+        let ended = thread::scope(|scope| {
             let seat = self.seats.transmitter.clone();
             let own = seat.clone();
             let body = watch.guard(move || transmit(own, signals, clock, transmitter));
@@ -280,14 +260,13 @@ impl Run<'_> {
             self.announce();
             let stop = |_: &Failure| signals.stop.set();
             self.seats.main.as_ref().map_or(Ok(()), Pin::apply).inspect_err(stop)?;
-            watch.wait(|| {
-                if self.stop.requested() || limit.is_some_and(|limit| clock.now() >= limit) {
-                    signals.stop.set();
-                }
+            let device = self.supervise(watch, &mut links, signals, || {
+                limit.is_some_and(|limit| clock.now() >= limit)
             });
-            Ok(outcome("tw-sender", sender.join()))
+            Ok((outcome("tw-sender", sender.join()).map(Some), device))
         })?;
-        let left = Left { producer: Ok(None), consumer: Ok(None), sender: sender.map(Some) };
+        let (sender, device) = ended;
+        let left = Left { producer: Ok(None), consumer: Ok(None), sender, links, device };
         Ok(report::add_up(self.plan, started, clock.now(), left))
     }
 
@@ -338,7 +317,7 @@ impl Run<'_> {
     /// Starts the threads, consumer first, says that the receiver is ready, and waits.
     fn threads<'p, Q, R, T>(
         &self,
-        crew: &Crew<'_>,
+        mut crew: Crew<'_>,
         (producer, log): (RunProducer<'_, Q>, Option<SharedLog>),
         (close, reclaim): (impl FnOnce(&Q) + Send, impl FnOnce(&mut Q, Poller<'p, R>)),
         poller: Option<Poller<'p, R>>,
@@ -407,11 +386,9 @@ impl Run<'_> {
             };
             // Last: a thread inherits the cores of the one that makes it.
             seats.main.as_ref().map_or(Ok(()), Pin::apply).inspect_err(stop)?;
-            watch.wait(|| {
-                if self.stop.requested() || producer.is_finished() {
-                    signals.stop.set();
-                }
+            let device = self.supervise(watch, &mut crew.links, signals, || {
                 bar.set_position(crew.progress.get());
+                producer.is_finished()
             });
             bar.finish_and_clear();
             let mut producer = outcome("tw-producer", producer.join());
@@ -424,8 +401,44 @@ impl Run<'_> {
                 producer: polled.and(producer.map(produced)).map(Some),
                 consumer: outcome("tw-consumer", consumer.join()).map(consumed).map(Some),
                 sender: sending.map(|thread| outcome("tw-sender", thread.join())).transpose(),
+                links: crew.links,
+                device,
             })
         })
+    }
+
+    /// The links that somebody can say something of.
+    fn links(&self, watched: Vec<Watched>) -> Links {
+        let mut links = Links::new();
+        for (name, probe) in watched {
+            links.watch(&name, probe, self.clock.now());
+        }
+        links
+    }
+
+    /// Waits for the threads, and tells them to stop when a signal came, when a device is gone,
+    /// or when it is `over`.
+    ///
+    /// # Errors
+    ///
+    /// The [`Failure`] of the device.
+    fn supervise(
+        &self,
+        watch: Watch,
+        links: &mut Links,
+        signals: &Signals,
+        mut over: impl FnMut() -> bool,
+    ) -> Result<(), Failure> {
+        let mut device = Ok(());
+        watch.wait(|| {
+            if device.is_ok() {
+                device = links.look(self.clock.now(), self.plan.talk);
+            }
+            if over() || self.stop.requested() || device.is_err() {
+                signals.stop.set();
+            }
+        });
+        device
     }
 
     fn expected(&self) -> u64 {
@@ -447,8 +460,8 @@ impl Run<'_> {
 }
 
 type RunReorder<'a> = Recorded<Timed<ReorderStage<'a>>>;
-type RunProducer<'a, Q> = Producer<'a, Q, RunReorder<'a>>;
-type RunInfer<'a> = Awaited<Timed<Backend<'a>>>;
+pub(super) type RunProducer<'a, Q> = Producer<'a, Q, RunReorder<'a>>;
+pub(super) type RunInfer<'a> = Awaited<Timed<Backend<'a>>>;
 type RunConsumer<'a> = Consumer<'a, RunInfer<'a>, Progress<'a, RunSink>>;
 type RunTransmitter<'a, T> = Transmitter<Faulty<T>, &'a Frames>;
 
@@ -460,33 +473,11 @@ struct Crew<'a> {
     /// See [`Nic::JOINED`].
     joined: bool,
     progress: &'a Published,
+    links: Links,
 }
 
 fn no_end(side: &str) -> Failure {
     failure(ExitCode::Internal, format!("the NIC was opened without its {side} side"))
-}
-
-/// What the producer leaves behind, once the consumer has ended.
-fn produced<Q: RxQueue>(mut producer: RunProducer<'_, Q>) -> ProducerOutcome {
-    ProducerOutcome {
-        all_free: producer.all_buffers_free(),
-        report: producer.report(),
-        reorder: producer.reorder().inner().latency().clone(),
-    }
-}
-
-/// What the consumer leaves behind, with the words of the stage that failed.
-fn consumed(left: Consumed<RunInfer<'_>, Progress<'_, RunSink>>) -> ConsumerOutcome {
-    let sink = left.sink.into_inner();
-    let infer = left.infer.inner();
-    let words = infer.inner().last_error();
-    let words = words.or_else(|| sink.inner().fault().map(ToString::to_string));
-    ConsumerOutcome {
-        counters: left.counters,
-        failure: left.failure.map(|failure| report::why(&failure, words)),
-        infer: infer.latency().clone(),
-        sink,
-    }
 }
 
 fn spawn<'scope, R: Send + 'scope>(

@@ -276,6 +276,19 @@ impl From<NicStats> for Nic {
     }
 }
 
+/// What became of a link while it was watched.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LinkTotals {
+    /// The interface or port.
+    pub name: String,
+    /// Whether it is up at the end.
+    pub up: bool,
+    /// Times that it went down.
+    pub downs: u64,
+    /// Seconds for which it was down, in all.
+    pub down_seconds: f64,
+}
+
 /// What a port counted in the words of its driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Port {

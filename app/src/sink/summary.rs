@@ -16,7 +16,8 @@ use super::classes::{ClassReport, ConfusionRow};
 use super::features::SinkReport;
 use super::latency::Latency;
 use super::parts::{
-    Dropped, Images, Join, LatencyMs, Mode, Nic, Packets, Partial, Port, Slots, Truncated, TxTotals,
+    Dropped, Images, Join, LatencyMs, LinkTotals, Mode, Nic, Packets, Partial, Port, Slots,
+    Truncated, TxTotals,
 };
 use super::rates::{RateInputs, RateMeter, Rates, RxWindow};
 use crate::exit::{self, ExitCode, Failure, Owed};
@@ -47,6 +48,8 @@ pub struct RunFacts<'a> {
     pub timing: Timing<'a>,
     /// What the sender did, where it ran here.
     pub tx: Option<TxTotals>,
+    /// The links that were watched.
+    pub links: Vec<LinkTotals>,
     /// What else ended the run before its end; it decides before every other failure.
     pub failure: Option<Failure>,
 }
@@ -117,6 +120,8 @@ pub struct Summary {
     pub slots: Slots,
     /// What the NIC counted.
     pub nic: Nic,
+    /// Links by what became of them.
+    pub links: Vec<LinkTotals>,
     /// What the drivers of its ports counted besides, and those of the sender's.
     pub ports: Vec<Port>,
     /// What the sender did.
@@ -223,6 +228,7 @@ impl Summary {
             packets: Packets::default(),
             slots: Slots::default(),
             nic: Nic::default(),
+            links: facts.links.clone(),
             ports: Vec::new(),
             tx: facts.tx,
             images_per_inference: facts.images_per_inference,

@@ -12,8 +12,8 @@ use tensorwire_core::reassembly::ReassemblyCounters;
 use tensorwire_core::time::Nanos;
 
 use super::{
-    Anchoring, ClassReport, ConfusionRow, Counted, Counter, Latency, Mode, Port, RateMeter,
-    RunFacts, SinkReport, Summary, Timing, TxTotals,
+    Anchoring, ClassReport, ConfusionRow, Counted, Counter, Latency, LinkTotals, Mode, Port,
+    RateMeter, RunFacts, SinkReport, Summary, Timing, TxTotals,
 };
 use crate::exit::Owed;
 
@@ -63,6 +63,7 @@ pub(crate) fn summary<'a>(
             last_packet_to_features: latency,
         },
         tx: None,
+        links: Vec::new(),
         failure: None,
     };
     change(&mut facts);
@@ -110,6 +111,8 @@ pub(crate) fn full() -> Summary {
     let counter = |(name, value): (&str, u64)| Counter { name: name.to_owned(), value };
     let counters = [("rx_good_packets", 32_643), ("rx_errors", 0), ("rx_missed_errors", 3)];
     let counters = counters.map(counter).to_vec();
+    let link = LinkTotals { up: true, downs: 2, down_seconds: 1.25, name: "0000:01:00.1".into() };
+    summary.links = vec![link];
     let port = Port { port: "0000:01:00.1".to_owned(), counters };
     summary.of_nic(Counted { rx: Some(producer.nic), ports: vec![port] });
     summary

@@ -37,6 +37,7 @@ impl Summary {
             self.class_table(&mut lines);
             self.predictions(&mut lines);
         }
+        self.links(&mut lines);
         self.ports(&mut lines);
         if !self.balanced {
             lines.line(format_args!("warning: the counters do not add up: this is a bug"));
@@ -204,6 +205,17 @@ impl Summary {
             "nic: imissed={} ierrors={} rx_nombuf={}",
             nic.missed, nic.errors, nic.no_buffer
         ));
+    }
+
+    /// A link that was up all the time is not worth a line.
+    fn links(&self, lines: &mut Lines) {
+        for link in self.links.iter().filter(|link| !link.up || link.downs > 0) {
+            let (name, downs, seconds) = (&link.name, link.downs, link.down_seconds);
+            let now = if link.up { "up" } else { "down" };
+            lines.line(format_args!(
+                "link {name}: went down {downs} times, down for {seconds:.1} s; {now} at the end"
+            ));
+        }
     }
 
     /// What stands at 0 is in the JSON object only: a NIC has hundreds of them.

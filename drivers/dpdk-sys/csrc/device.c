@@ -151,8 +151,12 @@ int twd_port_promiscuous(uint16_t port)
 int twd_port_link(uint16_t port, uint32_t *mbps, uint8_t *up)
 {
 	struct rte_eth_link link;
-	int r = rte_eth_link_get_nowait(port, &link);
+	int r;
 
+	/* What is left of a removed device keeps answering with its last state. */
+	if (rte_eth_dev_is_removed(port))
+		return -ENODEV;
+	r = rte_eth_link_get_nowait(port, &link);
 	if (r < 0)
 		return r;
 	*mbps = link.link_speed;

@@ -23,6 +23,12 @@ impl CallError {
     pub(crate) const fn check(call: &'static str, result: i32) -> Result<i32, Self> {
         if result < 0 { Err(Self { call, code: result.saturating_neg() }) } else { Ok(result) }
     }
+
+    /// Whether it says that there is no such device (any more).
+    #[must_use]
+    pub const fn no_device(&self) -> bool {
+        self.code == libc::ENODEV
+    }
 }
 
 impl fmt::Display for CallError {

@@ -56,7 +56,7 @@ pub use plan::{Buffers, FlowPlan, NicConfig, PortAddress, RxConfig, TxConfig};
 #[cfg(has_dpdk)]
 pub use pool::{PacketPool, PacketView};
 #[cfg(has_dpdk)]
-pub use port::{Port, PortConfig, QueueConfig, Stage};
+pub use port::{LinkProbe, Port, PortConfig, QueueConfig, Stage};
 #[cfg(has_dpdk)]
 pub use rx::DpdkRx;
 pub use storage::{HostPages, StorageError};

@@ -392,18 +392,10 @@ impl Port {
         Ok(values.iter().map(|stat| (text(&stat.name), stat.value)).collect())
     }
 
-    /// Speed of the link in megabits per second, 0 where it is not known; `None` while it is down.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError`] when the port cannot say, as when it is closed.
-    pub fn link(&self) -> Result<Option<u32>, CallError> {
-        let (mut mbps, mut up) = (0, 0);
-        // SAFETY: both are ours to write to; a port that does not exist is an error.
-        let result = unsafe { sys::twd_port_link(self.id(), &raw mut mbps, &raw mut up) };
-        CallError::check("rte_eth_link_get_nowait", result)?;
-        // All ones: the driver does not know.
-        Ok((up == 1).then_some(if mbps == u32::MAX { 0 } else { mbps }))
+    /// Who can say what its link is, also while others have its queues.
+    #[must_use]
+    pub fn link(&self) -> LinkProbe {
+        LinkProbe { port: self.id() }
     }
 
     /// Takes the port down: rules, the port itself, maps, the device. Whether there was something
@@ -447,6 +439,30 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// The link of a port.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkProbe {
+    port: u16,
+}
+
+impl LinkProbe {
+    /// Speed of the link in megabits per second, 0 where it is not known; `None` while it is down.
+    /// Never waits for the link.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] when the port cannot say: its device was removed, or it is closed
+    /// ([`CallError::no_device`]).
+    pub fn look(self) -> Result<Option<u32>, CallError> {
+        let (mut mbps, mut up) = (0, 0);
+        // SAFETY: both are ours to write to; a port that does not exist is an error.
+        let result = unsafe { sys::twd_port_link(self.port, &raw mut mbps, &raw mut up) };
+        CallError::check("rte_eth_link_get_nowait", result)?;
+        // All ones: the driver does not know.
+        Ok((up == 1).then_some(if mbps == u32::MAX { 0 } else { mbps }))
     }
 }
 

@@ -143,6 +143,14 @@ impl SocketNic {
         self.rx.as_ref().map(recv::RxSide::local)
     }
 
+    /// The interface that has the address on which is received; `None` without a receiving side,
+    /// and where it receives on all of them.
+    #[must_use]
+    pub fn interface(&self) -> Option<String> {
+        let ip = *self.local()?.ip();
+        if ip.is_unspecified() { None } else { sys::interface_of(ip) }
+    }
+
     /// Bytes of receive buffer that were wanted and granted, where that is less: with a
     /// smaller `net.core.rmem_max` the kernel keeps fewer datagrams than the ring has descriptors.
     #[must_use]

@@ -1,6 +1,7 @@
-//! The system calls, each behind a safe function. Nothing here allocates.
+//! The system calls, each behind a safe function. Nothing on the packet path allocates.
 #![allow(unsafe_code)] // calls of the C library, and the structures that they take
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -74,6 +75,37 @@ pub(crate) fn receive<'p>(
         *place = Datagram { len: len as usize, from };
     }
     Ok(came)
+}
+
+/// The interface that has the address `ip`, if one has.
+pub(crate) fn interface_of(ip: Ipv4Addr) -> Option<String> {
+    let mut list = ptr::null_mut();
+    // SAFETY: the pointer is ours to write to.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return None;
+    }
+    let mut found = None;
+    let mut next = list.cast_const();
+    while !next.is_null() && found.is_none() {
+        // SAFETY: an entry of the list, which lives until it is given back below.
+        let entry = unsafe { &*next };
+        next = entry.ifa_next;
+        // SAFETY: an address is absent (null) or has at least its family.
+        let family = unsafe { entry.ifa_addr.as_ref() }.map(|address| address.sa_family);
+        if family != Some(FAMILY) {
+            continue;
+        }
+        // SAFETY: of that family, so it is such a structure; the list need not align it for us.
+        let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+        if Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)) == ip {
+            // SAFETY: every entry has a name that ends in a zero byte.
+            let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+            found = name.to_str().ok().map(str::to_owned);
+        }
+    }
+    // SAFETY: from the call above, and nothing of it is used any more.
+    unsafe { libc::freeifaddrs(list) };
+    found
 }
 
 /// `AF_INET`, as addresses hold it.

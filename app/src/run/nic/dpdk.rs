@@ -110,11 +110,13 @@ pub use running::{DpdkRun, open, standing};
 mod running {
     use tensorwire_core::memory::HostMemory;
     use tensorwire_dpdk::{
-        DpdkNic, DpdkRx, DpdkTx, Eal, NicConfig, NicError, PacketView, Port, left_standing,
+        DpdkNic, DpdkRx, DpdkTx, Eal, LinkProbe, NicConfig, NicError, PacketView, Port,
+        PortAddress, left_standing,
     };
 
     use crate::exit::{ExitCode, Failure};
-    use crate::run::nic::{Ends, EndsOf, Nic};
+    use crate::run::link::{LinkState, Look, Probe};
+    use crate::run::nic::{Ends, EndsOf, Nic, Watched, kernel_link};
     use crate::run::pin;
     use crate::run::plan::failure;
     use crate::sink::{self, Counted, Counter};
@@ -126,6 +128,7 @@ mod running {
         nic: DpdkNic,
         /// As the configuration names them, in the order of [`DpdkNic::ports`].
         names: Vec<String>,
+        addresses: Vec<PortAddress>,
         talk: Talk,
     }
 
@@ -149,7 +152,8 @@ mod running {
                 _ => failed,
             }
         })?;
-        Ok(DpdkRun { nic, names: config.ports().map(ToString::to_string).collect(), talk })
+        let names = config.ports().map(ToString::to_string).collect();
+        Ok(DpdkRun { nic, names, addresses: config.ports().cloned().collect(), talk })
     }
 
     fn refused(error: &NicError) -> Failure {
@@ -178,8 +182,10 @@ mod running {
             for (port, name) in self.nic.ports().zip(&self.names) {
                 describe(port, name, self.talk);
             }
+            let ports = self.nic.ports().zip(&self.names).zip(&self.addresses);
+            let links = ports.map(|((port, name), address)| link(port, name, address)).collect();
             let (tx, rx) = self.nic.split();
-            Ok(Ends { tx, rx })
+            Ok(Ends { tx, rx, links })
         }
 
         fn counted(&self) -> Counted {
@@ -194,10 +200,35 @@ mod running {
         }
     }
 
+    /// The link of a port. One that lies on an interface of the kernel is the kernel's to tell: the
+    /// driver says that it is up, whatever happens.
+    fn link(port: &Port, name: &str, address: &PortAddress) -> Watched {
+        match address {
+            PortAddress::Interface(interface) => kernel_link(interface.clone()),
+            _ => (name.to_owned(), Box::new(PortProbe(port.link()))),
+        }
+    }
+
+    /// A port, asked without its thread.
+    #[derive(Debug)]
+    struct PortProbe(LinkProbe);
+
+    impl Probe for PortProbe {
+        fn look(&mut self) -> Option<Look> {
+            let state = match self.0.look() {
+                Ok(Some(_)) => LinkState::Up,
+                Ok(None) => LinkState::Down,
+                Err(error) if error.no_device() => LinkState::Gone,
+                Err(_) => return None,
+            };
+            Some(Look { state, downs: None })
+        }
+    }
+
     /// What the port became.
     fn describe(port: &Port, name: &str, talk: Talk) {
         let Some(info) = port.info() else { return };
-        let link = match port.link() {
+        let link = match port.link().look() {
             Ok(Some(0)) => "link up".to_owned(),
             Ok(Some(mbps)) => format!("link of {mbps} Mb/s"),
             Ok(None) => "link down".to_owned(),

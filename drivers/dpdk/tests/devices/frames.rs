@@ -32,7 +32,7 @@ fn ring_devices_carry_frames_whole() {
         assert_eq!((stats.in_packets, stats.in_missed, stats.no_buffer), (20_000, 0, 0));
         let named = wire.rx.xstats().expect("statistics by name");
         assert!(named.contains(&("rx_good_packets".to_owned(), 20_000)), "{named:?}");
-        assert_eq!(wire.tx.link(), Ok(Some(10_000)));
+        assert_eq!(wire.tx.link().look(), Ok(Some(10_000)));
         let (tx_pool, rx_pool) = (wire.tx_pool.clone(), wire.rx_pool.clone());
         drop(wire);
         assert_eq!((tx_pool.available(), rx_pool.available()), (2047, 2047));
