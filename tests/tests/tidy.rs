@@ -143,6 +143,30 @@ fn the_repository_names_no_machine() {
     none(&found, "paths of this machine or hosts of registries");
 }
 
+/// The last column of the table of faults names the tests that show each reaction.
+#[test]
+fn every_test_that_the_table_of_faults_names_exists() {
+    let text = fs::read_to_string(path("docs/faults.md")).expect("the table of faults");
+    let all: String = rust().map(|(_, text)| text).collect();
+    let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let (mut found, mut named) = (Vec::new(), 0);
+    for row in rows {
+        let tests = row.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default();
+        let mut tests = tests.split('`').skip(1).step_by(2).peekable();
+        if tests.peek().is_none() {
+            found.push(format!("no test: {row}"));
+        }
+        for test in tests {
+            named += 1;
+            if !all.contains(&format!("fn {test}(")) {
+                found.push(format!("no such test: {test}"));
+            }
+        }
+    }
+    assert!(named > 30, "only {named} tests: is the table still one?");
+    none(&found, "docs/faults.md");
+}
+
 #[test]
 fn no_source_file_is_dead() {
     let all: Vec<(String, String)> = rust().collect();
