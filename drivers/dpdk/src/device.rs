@@ -117,12 +117,6 @@ impl Device {
         &self.args
     }
 
-    /// Whether it is hardware: it sends what it has taken in its own time.
-    #[must_use]
-    pub fn is_nic(&self) -> bool {
-        self.kind == Kind::Pci
-    }
-
     /// The DPDK that it belongs to.
     #[must_use]
     pub const fn eal(&self) -> &Eal {

@@ -121,6 +121,7 @@ impl DpdkNic {
             }
             port.tx = Some(QueueConfig { ring: tx.ring, pool });
             port.eth_src = tx.eth_src;
+            port.linger = config.linger();
             return Ok(nic);
         }
         let device = attach(&eal, config, &tx.port, 1)?;
@@ -128,6 +129,7 @@ impl DpdkNic {
         let port = PortConfig {
             tx: Some(QueueConfig { ring: tx.ring, pool }),
             eth_src: tx.eth_src,
+            linger: config.linger(),
             ..PortConfig::default()
         };
         nic.tx = Some(Side::Attached(Some(Box::new((device, port)))));

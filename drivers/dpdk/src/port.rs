@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tensorwire_core::counters::NicStats;
 use tensorwire_dpdk_sys as sys;
@@ -16,9 +16,8 @@ use crate::pool::{PacketPool, PacketView};
 use crate::rx::{DpdkRx, RxSide};
 use crate::tx::{DpdkTx, TxSide};
 
-/// How long a NIC gets to put what it has accepted on the wire before it is stopped: a ring of 8192
-/// frames of 9000 bytes at 10 Gb/s takes 59 ms.
-const DRAIN: Duration = Duration::from_millis(100);
+/// How often a port that lingers looks whether its link is still up.
+const LINGER_STEP: Duration = Duration::from_millis(10);
 
 /// The largest frame that every Ethernet port takes, without its checksum (IEEE 802.3).
 const STANDARD_FRAME: usize = 1514;
@@ -103,6 +102,8 @@ pub struct PortConfig {
     pub eth_src: bool,
     /// Frames are stamped with the time of their arrival, where the device does it.
     pub timestamps: bool,
+    /// How long what was sent gets to leave the device before it is stopped; it ends with the link.
+    pub linger: Duration,
 }
 
 /// A port that runs. Taken down when it is closed or dropped.
@@ -419,8 +420,8 @@ impl Port {
             let _ = flow::isolate(port, false);
         }
         if self.up.started {
-            if sent && device.is_nic() {
-                thread::sleep(DRAIN);
+            if sent {
+                linger(port, self.config.linger);
             }
             // SAFETY: the port is ours and runs, and its queues are gone: they borrow `self`.
             let result = unsafe { sys::twd_port_stop(port) };
@@ -463,6 +464,14 @@ impl LinkProbe {
         CallError::check("rte_eth_link_get_nowait", result)?;
         // All ones: the driver does not know.
         Ok((up == 1).then_some(if mbps == u32::MAX { 0 } else { mbps }))
+    }
+}
+
+/// Waits for `time`, as long as the link of `port` is up: nothing leaves it without.
+fn linger(port: u16, time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until && matches!(LinkProbe { port }.look(), Ok(Some(_))) {
+        thread::sleep(LINGER_STEP.min(time));
     }
 }
 
