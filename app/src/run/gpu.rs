@@ -22,8 +22,7 @@ use tensorwire_cuda::reorder::{GpuReorder, InRegion};
 use tensorwire_cuda::stream::Events;
 use tensorwire_cuda::{Choice, Gpu};
 use tensorwire_kernels::{Conversion, Kernel};
-use tensorwire_sim::nic::SwNicConfig;
-use tensorwire_sim::pool::{BatchMemory, PacketPool};
+use tensorwire_sim::pool::BatchMemory;
 use tensorwire_sim::reorder::CpuReorder;
 
 use super::plan::{Plan, failure, only_on_gpu};
@@ -68,8 +67,9 @@ pub fn open(plan: &Plan, rx: &Receiver, infers: Option<&Gpu>) -> Result<Option<G
     }
     let on_device = demands_device(plan, rx);
     let instead = |why: String| without_gpu(plan, on_device, &why).and_then(|()| on_cpu());
-    let Some(nic) = plan.nic.software() else {
-        return instead("a GPU reads only the packets of the software NIC so far".to_owned());
+    let bytes = match plan.nic.lent_bytes() {
+        Ok(bytes) => bytes,
+        Err(why) => return instead(why),
     };
     if let Some(why) = too_few_packets(plan, rx) {
         return instead(why);
@@ -84,7 +84,7 @@ pub fn open(plan: &Plan, rx: &Receiver, infers: Option<&Gpu>) -> Result<Option<G
     };
     // What infers on the CPU reads batches there.
     let on_host = plan.model.is_some() && infers.is_none();
-    let parts = GpuParts::new(plan, rx, nic, (&gpu, &kernels), on_host)
+    let parts = GpuParts::new(plan, rx, bytes, (&gpu, &kernels), on_host)
         .map_err(|error| failure(ExitCode::Device, format!("{}: {error}", gpu.name())))?;
     plan.talk.say(format_args!(
         "reorder on {} at {}, kernels {}",
@@ -144,7 +144,7 @@ impl GpuParts {
     fn new(
         plan: &Plan,
         rx: &Receiver,
-        nic: &SwNicConfig,
+        packet_bytes: usize,
         (gpu, kernels): (&Gpu, &Kernels),
         on_host: bool,
     ) -> Result<Self, Box<dyn std::error::Error>> {
@@ -153,8 +153,7 @@ impl GpuParts {
             if demands_device(plan, rx) { MemoryKind::Device } else { MemoryKind::HostPinned };
         let bytes = geometry.batch_bytes();
         let output = Output::new(gpu, bytes, buffers(plan, rx), kind, on_host)?;
-        let bytes = PacketPool::bytes_needed(nic.rx_bufs, nic.rx_buf_size)?;
-        let packets = Region::new(gpu, MemoryKind::HostPinned, bytes)?;
+        let packets = Region::new(gpu, MemoryKind::HostPinned, packet_bytes)?;
         let source = if gpu.integrated()? { Source::Device } else { Source::Pinned };
         let kept = vec![packets.clone()];
         let layout = Layout::of(geometry, rx.network_order);

@@ -5,7 +5,7 @@ use tensorwire_configs::{Config, Mode, Receiver};
 use tensorwire_core::port::{PacketMemory, RxQueue, TxQueue};
 use tensorwire_dpdk::NicConfig;
 use tensorwire_sim::nic::{NicError, Oversize, SwNic, SwNicConfig, SwRx, SwTx, TxMode};
-use tensorwire_sim::pool::PacketView;
+use tensorwire_sim::pool::{PacketPool, PacketView};
 use tensorwire_socket::{RxConfig, SocketNic, SocketPackets, SocketRx, SocketTx, TxConfig};
 
 use super::link::{KernelLink, Probe};
@@ -141,12 +141,19 @@ impl NicPlan {
         software(config, args).map(|nic| Self::Software(Box::new(nic)))
     }
 
-    /// The software NIC, if it is one.
-    #[must_use]
-    pub const fn software(&self) -> Option<&SwNicConfig> {
+    /// Bytes of memory that this NIC wants lent for the packets that a GPU is to read.
+    ///
+    /// # Errors
+    ///
+    /// Why a GPU cannot read its packets.
+    pub fn lent_bytes(&self) -> Result<usize, String> {
         match self {
-            Self::Software(nic) => Some(nic),
-            Self::Socket { .. } | Self::Dpdk(_) => None,
+            Self::Software(nic) => PacketPool::bytes_needed(nic.rx_bufs, nic.rx_buf_size)
+                .map_err(|error| error.to_string()),
+            Self::Dpdk(nic) => dpdk::lent_bytes(nic),
+            Self::Socket { .. } => Err("the kernel puts what sockets receive into memory that no \
+                                        GPU reads"
+                .to_owned()),
         }
     }
 }

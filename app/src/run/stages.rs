@@ -69,7 +69,7 @@ pub(super) fn execute(
             })
         }
         NicPlan::Socket { rx, tx } => {
-            // No memory of a GPU is lent to it: `gpu::open` knows the software NIC alone.
+            // No memory of a GPU is lent to it: `NicPlan::lent_bytes` says why.
             run.on(|_| nic::open_sockets(rx.as_ref(), tx.as_ref(), plan.talk))
         }
         #[cfg(has_dpdk)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tensorwire_core::flow::FlowMatch;
 
-use crate::config::{EalConfig, Pages, af_packet};
+use crate::config::{EalConfig, ElementError, Pages, PoolSpec, af_packet};
 
 /// Which port it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +132,26 @@ impl NicConfig {
         rx.is_some() && rx == self.tx.as_ref().map(|tx| &tx.port)
     }
 
+    /// Bytes of memory that the receiver's packet buffers lie in, for those who lend it: they have
+    /// to say how much before the device can be asked what it needs.
+    ///
+    /// # Errors
+    ///
+    /// [`ElementError`] for buffers that DPDK cannot have, and without a receiver.
+    pub fn rx_storage_bytes(&self) -> Result<usize, ElementError> {
+        /// More than what any driver of a NIC asks for (22.11: 1646, of vmxnet3).
+        const DEVICE: usize = 2048;
+        let rx = self.rx.as_ref().ok_or(ElementError { frame_bytes: 0 })?;
+        let slot = self.device(&rx.port, 0).map_or(0, |device| slot_bytes(&device));
+        let spec = PoolSpec {
+            name: String::new(),
+            buffers: rx.buffers.count,
+            frame_bytes: rx.buffers.frame_bytes,
+            device_bytes: slot.max(DEVICE).max(rx.buffers.room_bytes),
+        };
+        spec.storage_bytes()
+    }
+
     /// The longest frame that either side has a buffer for, in bytes.
     fn room_bytes(&self) -> u32 {
         let room = |buffers: &Buffers| buffers.frame_bytes.max(buffers.room_bytes);
@@ -253,6 +273,18 @@ mod tests {
         assert!(device.contains("framesz=4096"), "{device}");
         assert_eq!(slot_bytes(&device), 4064);
         assert_eq!(both.device(&pci(0), 0), None);
+    }
+
+    #[test]
+    fn a_lender_is_asked_for_what_any_device_needs() {
+        let of = |port| NicConfig { rx: Some(rx(port)), tx: None }.rx_storage_bytes();
+        // 128 of headroom + 2048, whatever the NIC needs; of af_packet a slot without the kernel's
+        // part: 2048 − 32, rounded up to lines.
+        assert_eq!(of(pci(0)), Ok(51_200 * 2176));
+        assert_eq!(of(PortAddress::Interface("eth1".to_owned())), Ok(51_200 * 2176));
+        let long = PortAddress::Virtual("net_af_packet0,iface=e,framesz=16384".to_owned());
+        assert_eq!(of(long), Ok(51_200 * (128 + 16_384)));
+        assert!(NicConfig { rx: None, tx: None }.rx_storage_bytes().is_err());
     }
 
     #[test]

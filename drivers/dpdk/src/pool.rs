@@ -7,7 +7,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use tensorwire_core::burst::PacketDesc;
-use tensorwire_core::memory::HostMemory;
+use tensorwire_core::limits::HEADER_BYTES;
+use tensorwire_core::memory::{HostMemory, MemoryKind};
 use tensorwire_core::port::PacketMemory;
 use tensorwire_dpdk_sys as sys;
 use tensorwire_kernels::prefetch;
@@ -32,6 +33,8 @@ struct Inner {
     range: sys::PoolRange,
     element: u16,
     frame_bytes: usize,
+    /// Bytes of a frame that this CPU will read.
+    read: usize,
     storage: ManuallyDrop<Box<dyn HostMemory>>,
     /// Last: it must outlive the pool.
     _eal: Eal,
@@ -73,6 +76,9 @@ impl PacketPool {
         }
         let named = CString::new(spec.name.as_str()).ok().filter(|_| spec.name.len() <= 25);
         let name = named.ok_or_else(|| PoolError::Name(spec.name.clone()))?;
+        // Memory that a GPU's driver lent: the payloads are the GPU's, and to ask the caches for
+        // them costs a receiving core half of its rate.
+        let read = if storage.kind() == MemoryKind::HostPinned { HEADER_BYTES } else { usize::MAX };
         let registered = Registered::new(storage)?;
         let (base, len) = registered.range();
         let mut pool = ptr::null_mut();
@@ -101,6 +107,7 @@ impl PacketPool {
             range,
             element,
             frame_bytes: spec.frame_bytes,
+            read,
             storage: registered.keep(),
             _eal: eal.clone(),
         };
@@ -146,6 +153,13 @@ impl PacketPool {
     #[must_use]
     pub fn room_bytes(&self) -> usize {
         self.element_bytes() - HEADROOM
+    }
+
+    /// Bytes of a frame that this CPU will read: all of it, or its headers, where a GPU reads the
+    /// rest.
+    #[must_use]
+    pub fn read_bytes(&self) -> usize {
+        self.inner.read.min(self.room_bytes())
     }
 
     /// Whether this CPU can read what lies in it.
@@ -276,7 +290,8 @@ impl PacketMemory for PacketView {
 
     #[inline]
     fn prefetch(&self, packet: &PacketDesc) {
-        prefetch(self.bytes(packet));
+        let bytes = self.bytes(packet);
+        prefetch(bytes.get(..self.first.inner.read).unwrap_or(bytes));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use tensorwire_configs::{Address, Config, Receiver, Region, RegionKind, Sender};
 pub use tensorwire_dpdk::BUILT;
+use tensorwire_dpdk::plan::shares_buffers;
 use tensorwire_dpdk::{Buffers, FlowPlan, NicConfig, Pages, PortAddress, RxConfig, TxConfig};
 
 use crate::exit::{ExitCode, Failure};
@@ -38,6 +39,23 @@ pub fn ports(config: &Config) -> Result<NicConfig, Failure> {
         ));
     }
     Ok(NicConfig { rx, tx })
+}
+
+/// Bytes of memory that the receiver's packets want lent by a GPU.
+///
+/// # Errors
+///
+/// Why a GPU cannot read them.
+pub fn lent_bytes(config: &NicConfig) -> Result<usize, String> {
+    let rx = config.rx.as_ref().map(|rx| &rx.port);
+    if let Some(PortAddress::Virtual(device)) = rx
+        && shares_buffers(device)
+    {
+        return Err(format!(
+            "`{device}` passes on the sender's own buffers, which lie in memory that no GPU reads"
+        ));
+    }
+    config.rx_storage_bytes().map_err(|error| error.to_string())
 }
 
 fn receiver(config: &Config, rx: &Receiver) -> Result<RxConfig, Failure> {
@@ -86,8 +104,9 @@ fn pages(region: &Region) -> Result<Pages, Failure> {
         RegionKind::Device => Err(failure(
             ExitCode::Device,
             format!(
-                "memory region `{}` is of kind `device`: packets by DPDK lie in host memory so \
-                 far; write `host_pinned`, `host` or `huge`",
+                "memory region `{}` is of kind `device`: DPDK is not given memory of a GPU (no \
+                 dma-buf of it is registered with the NIC); with `host_pinned` the NIC writes to \
+                 pinned memory that the GPU reads",
                 region.name
             ),
         )),
@@ -289,6 +308,21 @@ mod tests {
         assert!(rx.flows.isolation);
         let ids: Vec<u32> = rx.flows.flows.iter().map(|flow| flow.id).collect();
         assert_eq!(ids, [201]);
+    }
+
+    #[test]
+    fn a_gpu_lends_memory_to_every_port_but_a_ring() {
+        let of = |port: &'static str| {
+            let text = config("resnet50_routable_loopback.yaml", |text| {
+                ring_loopback(text).replace("net_ring0", port)
+            });
+            let (rx, tx) = sides(&text);
+            lent_bytes(&NicConfig { rx: rx.ok(), tx: tx.ok() })
+        };
+        // 51,200 buffers of 128 + 2048 bytes.
+        assert_eq!(of("net_memif0,role=server"), Ok(111_411_200));
+        let ring = of("net_ring0").expect_err("the sender's buffers come in");
+        assert!(ring.starts_with("`net_ring0` passes on the sender's own buffers"), "{ring}");
     }
 
     #[test]

@@ -14,7 +14,8 @@ fn another_network_renames_the_file_only() {
 }
 
 fn software(plan: Plan) -> SwNicConfig {
-    plan.nic.software().expect("a loopback").clone()
+    let crate::run::nic::NicPlan::Software(nic) = plan.nic else { panic!("a loopback") };
+    *nic
 }
 
 fn labels(plan: &Plan) -> Option<&[u16]> {
