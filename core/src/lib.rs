@@ -46,6 +46,7 @@ pub mod geometry;
 pub mod header;
 pub mod ledger;
 pub mod memory;
+pub mod outer;
 pub mod pipeline;
 #[cfg(feature = "planted")]
 pub mod planted;

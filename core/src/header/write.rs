@@ -5,8 +5,8 @@ use core::ops::Range;
 
 use super::checksum::{IPV4_CHECKSUM, UDP_CHECKSUM, fold, ipv4_checksum, mended, udp_checksum};
 use super::{
-    ETHERNET, ETHERTYPE_IPV4, HEADERS_BYTES, IPV4, MAX_FRAME_BYTES, PROTOCOL_UDP, UDP, UDP_AT,
-    VERSION_IHL,
+    ETHERNET, ETHERTYPE_IPV4, FRAGMENT_MASK, HEADERS_BYTES, IPV4, MAX_FRAME_BYTES, PROTOCOL_UDP,
+    UDP, UDP_AT, VERSION_IHL,
 };
 use crate::bits::BitField;
 
@@ -80,24 +80,14 @@ pub fn build(spec: &HeaderSpec, frame: &mut [u8]) -> Result<(), BuildError> {
     let len = frame.len();
     let too_short = BuildError::TooShort { len, min: HEADERS_BYTES };
     let too_long = BuildError::TooLong { len, max: MAX_FRAME_BYTES };
-    let (ethernet, ipv4, udp) = parts(frame).ok_or(too_short)?;
-    let ip_len = u16::try_from(IPV4 + udp.len()).map_err(|_| too_long)?;
+    parts(frame).ok_or(too_short)?;
+    let HeaderSpec { eth_src, eth_dst, ip_src, ip_dst, .. } = *spec;
+    let front = Ipv4Front { eth_src, eth_dst, ip_src, ip_dst, protocol: PROTOCOL_UDP };
+    if !write_ipv4_front(&front, frame) {
+        return Err(too_long);
+    }
+    let (_, ipv4, udp) = parts(frame).ok_or(too_short)?;
     let udp_len = u16::try_from(udp.len()).map_err(|_| too_long)?;
-
-    ethernet[..6].copy_from_slice(&spec.eth_dst);
-    ethernet[6..12].copy_from_slice(&spec.eth_src);
-    ethernet[12..].copy_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
-
-    *ipv4 = [0; IPV4]; // type of service, identification: 0
-    ipv4[0] = VERSION_IHL;
-    ipv4[2..4].copy_from_slice(&ip_len.to_be_bytes());
-    ipv4[6..8].copy_from_slice(&DONT_FRAGMENT);
-    ipv4[8] = TTL;
-    ipv4[9] = PROTOCOL_UDP;
-    ipv4[12..16].copy_from_slice(&spec.ip_src);
-    ipv4[16..].copy_from_slice(&spec.ip_dst);
-    put_ipv4_checksum(ipv4);
-
     if let Some(header) = udp.first_chunk_mut::<UDP>() {
         header[..2].copy_from_slice(&spec.udp_src.to_be_bytes());
         header[2..4].copy_from_slice(&spec.udp_dst.to_be_bytes());
@@ -105,6 +95,57 @@ pub fn build(spec: &HeaderSpec, frame: &mut [u8]) -> Result<(), BuildError> {
     }
     put_udp_checksum(ipv4, udp);
     Ok(())
+}
+
+/// What of Ethernet and IPv4 tells one frame from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ipv4Front {
+    pub(crate) eth_src: [u8; 6],
+    pub(crate) eth_dst: [u8; 6],
+    pub(crate) ip_src: [u8; 4],
+    pub(crate) ip_dst: [u8; 4],
+    pub(crate) protocol: u8,
+}
+
+/// The front of an IPv4 frame without options that is no fragment; its lengths and its checksum are
+/// not looked at. `None` for any other.
+#[inline]
+pub(crate) fn read_ipv4_front(frame: &[u8]) -> Option<Ipv4Front> {
+    let (ethernet, rest) = frame.split_first_chunk::<ETHERNET>()?;
+    let ipv4 = rest.first_chunk::<IPV4>()?;
+    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *ethernet;
+    let [version, _, _, _, _, _, f0, f1, _, protocol, _, _, a0, a1, a2, a3, b0, b1, b2, b3] = *ipv4;
+    let plain = u16::from_be_bytes([t0, t1]) == ETHERTYPE_IPV4
+        && version == VERSION_IHL
+        && u16::from_be_bytes([f0, f1]) & FRAGMENT_MASK == 0;
+    plain.then_some(Ipv4Front {
+        eth_src: [s0, s1, s2, s3, s4, s5],
+        eth_dst: [d0, d1, d2, d3, d4, d5],
+        ip_src: [a0, a1, a2, a3],
+        ip_dst: [b0, b1, b2, b3],
+        protocol,
+    })
+}
+
+/// Writes Ethernet and IPv4 headers for the whole of `frame`. False, and nothing written, when it
+/// is too short or too long for them.
+pub(crate) fn write_ipv4_front(front: &Ipv4Front, frame: &mut [u8]) -> bool {
+    let Some((ethernet, rest)) = frame.split_first_chunk_mut::<ETHERNET>() else { return false };
+    let Ok(ip_len) = u16::try_from(rest.len()) else { return false };
+    let Some(ipv4) = rest.first_chunk_mut::<IPV4>() else { return false };
+    ethernet[..6].copy_from_slice(&front.eth_dst);
+    ethernet[6..12].copy_from_slice(&front.eth_src);
+    ethernet[12..].copy_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
+    *ipv4 = [0; IPV4]; // type of service, identification: 0
+    ipv4[0] = VERSION_IHL;
+    ipv4[2..4].copy_from_slice(&ip_len.to_be_bytes());
+    ipv4[6..8].copy_from_slice(&DONT_FRAGMENT);
+    ipv4[8] = TTL;
+    ipv4[9] = front.protocol;
+    ipv4[12..16].copy_from_slice(&front.ip_src);
+    ipv4[16..].copy_from_slice(&front.ip_dst);
+    put_ipv4_checksum(ipv4);
+    true
 }
 
 /// Writes the sequence number (its lower bits, as many as the field has) and mends each checksum

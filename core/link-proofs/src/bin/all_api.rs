@@ -19,6 +19,7 @@ use tensorwire_core::flow::{FlowMatch, FlowTable, FlowTableError, PortRange, Por
 use tensorwire_core::geometry::{
     self, Declared, ElementType, Geometry, GeometrySpec, Overlap, Pools, Violation, Violations,
 };
+use tensorwire_core::outer::{Outer, TunnelKind};
 use tensorwire_core::header::{self, BuildError, PacketCheck, Refused, Reject};
 use tensorwire_core::ledger::{Census, Ledger, LedgerError, Move, TransitionError};
 use tensorwire_core::limits::MAX_SPLIT;
@@ -82,6 +83,11 @@ fn frames() {
         header::build,
         header::set_sequence,
         header::mend_checksums,
+        Outer::grows,
+        Outer::header_bytes,
+        Outer::put,
+        Outer::take_off,
+        TunnelKind::bridges,
         PacketCheck::new,
         PacketCheck::check,
         Refused::count,
