@@ -10,6 +10,10 @@ use tensorwire::commands::{self, bench, demo, doctor, export, gpu, prepare, sim,
 use tensorwire::exit::{ExitCode, Failure};
 use tensorwire::run;
 
+/// Counts, so that a run can tell whether its loops allocate.
+#[global_allocator]
+static ALLOCATOR: tensorwire_host::alloc::Counting = tensorwire_host::alloc::Counting;
+
 fn main() -> process::ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

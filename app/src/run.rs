@@ -21,6 +21,7 @@ pub(crate) mod report;
 pub mod seats;
 pub mod signals;
 mod stages;
+pub mod steady;
 pub mod tensorrt;
 #[cfg(test)]
 pub(crate) mod testkit;

@@ -328,6 +328,12 @@ pub struct Settings {
     pub workspace_mib: Option<u32>,
     /// File that takes the features.
     pub features: Option<String>,
+    /// All memory is filled in and locked before the start.
+    pub lock_memory: bool,
+    /// `SCHED_FIFO` priority of the receiver's threads, 1 to 99; none: not real time.
+    pub realtime_priority: Option<u8>,
+    /// Cores that the kernel does not keep free of others are refused.
+    pub isolated_cores: bool,
 }
 
 /// `tensorwire.missing`.

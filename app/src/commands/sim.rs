@@ -155,6 +155,7 @@ fn summary(plan: &Plan, outcome: &Outcome) -> Summary {
             reorder: &none,
             last_packet_to_features: &none,
         },
+        steady: Vec::new(),
         tx: None,
         links: Vec::new(),
         // What a dead thread had to say is lost with it.

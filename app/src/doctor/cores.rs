@@ -2,23 +2,9 @@
 
 use super::machine::Machine;
 use super::{Findings, Needs, nic};
+use crate::run::pin::list;
 
 const CPU: &str = "sys/devices/system/cpu";
-
-/// Numbers in a list of the kernel, as `0-3,8`; `None` if it is none.
-pub(super) fn list(text: &str) -> Option<Vec<u32>> {
-    let mut all = Vec::new();
-    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        // No machine has more; a list that says so is not believed.
-        if last >= 65_536 {
-            return None;
-        }
-        all.extend(first..=last);
-    }
-    Some(all)
-}
 
 pub(super) fn examine(machine: &Machine, needs: &Needs<'_>, findings: &mut Findings) {
     let read = |file: &str| machine.text(&format!("{CPU}/{file}")).and_then(|text| list(&text));

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use tensorwire_configs::{Options, check_str, shipped};
 
 use super::*;
+use crate::run::pin::list;
 
 /// A machine made of files.
 struct Fake {
@@ -313,10 +314,10 @@ fn a_virtual_device_is_there_and_the_interface_under_it_is_looked_at() {
 
 #[test]
 fn lists_of_the_kernel_are_read_and_others_are_not_believed() {
-    assert_eq!(cores::list("0-2,8, 10-11\n"), Some(vec![0, 1, 2, 8, 10, 11]));
-    assert_eq!(cores::list(""), Some(vec![]));
-    assert_eq!(cores::list("0-99999999"), None);
-    assert_eq!(cores::list("zebra"), None);
+    assert_eq!(list("0-2,8, 10-11\n"), Some(vec![0, 1, 2, 8, 10, 11]));
+    assert_eq!(list(""), Some(vec![]));
+    assert_eq!(list("0-99999999"), None);
+    assert_eq!(list("zebra"), None);
 }
 
 #[test]

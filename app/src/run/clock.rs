@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use tensorwire_core::pipeline::Next;
 use tensorwire_core::time::Nanos;
 
+use super::steady::Meter;
+
 /// Time since the start of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Instant);
@@ -56,11 +58,11 @@ impl Waiting {
     }
 }
 
-/// Steps a machine until it is done.
-pub fn drive(waiting: Waiting, mut step: impl FnMut() -> Next) {
+/// Steps a machine until it is done; each step is told the time.
+pub fn drive(waiting: Waiting, meter: &mut Meter<'_>, mut step: impl FnMut(Nanos) -> Next) {
     let mut idle = 0u32;
     loop {
-        match step() {
+        match step(meter.turn()) {
             Next::Again => idle = 0,
             Next::Wait(_) => {
                 waiting.wait(idle);

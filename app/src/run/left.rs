@@ -11,13 +11,15 @@ use super::report;
 use super::stages::{RunInfer, RunProducer};
 use super::threads::{Consumed, Transmitted};
 use crate::exit::Failure;
-use crate::sink::{FeatureSink, Latency, TimedSink};
+use crate::sink::{FeatureSink, Latency, LoopCost, TimedSink};
 
 /// What the threads left behind; `None` for those that the run did not have.
 pub(super) struct Left {
     pub(super) producer: Result<Option<ProducerOutcome>, Failure>,
     pub(super) consumer: Result<Option<ConsumerOutcome>, Failure>,
     pub(super) sender: Result<Option<Transmitted>, Failure>,
+    /// What the loop of the poller has cost.
+    pub(super) poller: Option<LoopCost>,
     pub(super) links: Links,
     /// That a device is gone.
     pub(super) device: Result<(), Failure>,
@@ -28,6 +30,7 @@ pub(super) struct ProducerOutcome {
     pub(super) report: ProducerReport,
     pub(super) reorder: Latency,
     pub(super) all_free: bool,
+    pub(super) cost: Option<LoopCost>,
 }
 
 /// What the consumer left behind.
@@ -36,14 +39,18 @@ pub(super) struct ConsumerOutcome {
     pub(super) failure: Option<Failure>,
     pub(super) infer: Latency,
     pub(super) sink: RunSink,
+    pub(super) cost: Option<LoopCost>,
 }
 
 /// The sink with its watch.
 pub(super) type RunSink = TimedSink<FeatureSink, Box<dyn FnMut() -> Nanos + Send>>;
 
 /// What the producer leaves behind, once the consumer has ended.
-pub(super) fn produced<Q: RxQueue>(mut producer: RunProducer<'_, Q>) -> ProducerOutcome {
+pub(super) fn produced<Q: RxQueue>(
+    (mut producer, cost): (RunProducer<'_, Q>, Option<LoopCost>),
+) -> ProducerOutcome {
     ProducerOutcome {
+        cost,
         all_free: producer.all_buffers_free(),
         report: producer.report(),
         reorder: producer.reorder().inner().latency().clone(),
@@ -61,5 +68,6 @@ pub(super) fn consumed(left: Consumed<RunInfer<'_>, Progress<'_, RunSink>>) -> C
         failure: left.failure.map(|failure| report::why(&failure, words)),
         infer: infer.latency().clone(),
         sink,
+        cost: left.cost,
     }
 }

@@ -18,6 +18,30 @@ pub fn available() -> Result<Vec<u32>, Failure> {
     Ok((0..max).filter(|&core| set.is_set(core as usize)).collect())
 }
 
+/// The cores that the kernel keeps free of everything that is not put there (`isolcpus=`, or an
+/// isolated partition of cpusets).
+#[must_use]
+pub fn isolated() -> Vec<u32> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/isolated").unwrap_or_default();
+    list(&text).unwrap_or_default()
+}
+
+/// Numbers in a list of the kernel, as `0-3,8`; `None` if it is none.
+#[must_use]
+pub fn list(text: &str) -> Option<Vec<u32>> {
+    let mut all = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        // No machine has more; a list that says so is not believed.
+        if last >= 65_536 {
+            return None;
+        }
+        all.extend(first..=last);
+    }
+    Some(all)
+}
+
 /// Where one thread runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {

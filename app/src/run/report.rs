@@ -25,6 +25,7 @@ pub(crate) fn why(failed: &ConsumerFailure, detail: Option<String>) -> Failure {
 
 /// The summary of a run that was ready at `started`.
 pub(super) fn add_up(plan: &Plan, started: Nanos, ended: Nanos, left: Left) -> Summary {
+    let poller_cost = left.poller;
     let (mut consumer, consumer_failed) = split(left.consumer);
     let (producer, producer_failed) = split(left.producer);
     let (sender, sender_failed) = split(left.sender);
@@ -41,6 +42,13 @@ pub(super) fn add_up(plan: &Plan, started: Nanos, ended: Nanos, left: Left) -> S
         .or_else(|| sender.as_ref().and_then(sender_failure));
     let (none, never) = (Latency::new(), RateMeter::new());
     let sink = consumer.as_ref().map(|consumer| &consumer.sink);
+    let costs = [
+        producer.as_ref().and_then(|producer| producer.cost),
+        poller_cost,
+        consumer.as_ref().and_then(|consumer| consumer.cost),
+        sender.as_ref().and_then(|sender| sender.cost),
+    ];
+    let steady = costs.into_iter().flatten().collect();
     let facts = RunFacts {
         mode: match plan.mode {
             Mode::Rx => sink::Mode::Rx,
@@ -62,6 +70,7 @@ pub(super) fn add_up(plan: &Plan, started: Nanos, ended: Nanos, left: Left) -> S
             reorder: producer.as_ref().map_or(&none, |producer| &producer.reorder),
             last_packet_to_features: sink.map_or(&none, |sink| sink.last_packet_to_features()),
         },
+        steady,
         tx: sender.as_ref().map(|sender| totals(plan, sender)),
         links: left.links.totals(ended),
         failure: failed,

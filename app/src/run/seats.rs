@@ -91,13 +91,16 @@ impl Seats {
         let threads = if fused { 3 } else { 4 };
         let waiting = Waiting::for_machine(cores.len(), threads);
         let there = |pin: Option<Pin>| pin.filter(|pin| !no_pin && cores.contains(&pin.core));
-        let seat = |name, pin| Seat { name, pin: there(pin), waiting };
+        let priority = config.settings.realtime_priority;
+        let seat = |name, pin| Seat { name, pin: there(pin), priority, waiting };
+        let sender = seat("tw-sender", wanted.sender);
         Ok(Self {
             main: there(wanted.main),
             producer: seat("tw-producer", wanted.producer),
             poller: (!fused).then(|| seat("tw-poller", wanted.poller)),
             consumer: seat("tw-consumer", wanted.consumer),
-            transmitter: seat("tw-sender", wanted.sender),
+            // Who sends from the same machine must not keep the receiver from its core.
+            transmitter: Seat { priority: None, ..sender },
         })
     }
 
@@ -105,9 +108,43 @@ impl Seats {
     ///
     /// # Errors
     ///
-    /// As [`Seats::new`], or when the system does not say which cores there are.
+    /// As [`Seats::new`], when the system does not say which cores there are, or when a thread that
+    /// is to have a core for itself has none.
     pub fn here(config: &Config, fused: bool, no_pin: bool, talk: Talk) -> Result<Self, Failure> {
-        Self::new(config, fused, no_pin, &pin::available()?, talk)
+        let seats = Self::new(config, fused, no_pin, &pin::available()?, talk)?;
+        if config.settings.isolated_cores {
+            seats.alone_on(&pin::isolated())?;
+        }
+        Ok(seats)
+    }
+
+    /// Refuses a receiver whose threads are not each on one of the `isolated` cores.
+    fn alone_on(&self, isolated: &[u32]) -> Result<(), Failure> {
+        let seats = [Some(&self.producer), self.poller.as_ref(), Some(&self.consumer)];
+        let mut wrong = Vec::new();
+        for seat in seats.into_iter().flatten() {
+            match &seat.pin {
+                None => wrong.push(format!("thread `{}` is pinned to no core", seat.name)),
+                Some(pin) if !isolated.contains(&pin.core) => {
+                    wrong.push(format!("{}: core {} is not isolated", pin.key, pin.core));
+                }
+                Some(_) => {}
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let cores = if isolated.is_empty() {
+            "no core of this machine is".to_owned()
+        } else {
+            format!("isolated are {isolated:?}")
+        };
+        let text = format!(
+            "tensorwire.isolated_cores: {}; {cores}; isolcpus=, nohz_full= and rcu_nocbs= at boot \
+             isolate cores",
+            wrong.join(", ")
+        );
+        Err(failure(ExitCode::Device, text))
     }
 }
 
@@ -160,5 +197,33 @@ mod tests {
         assert_eq!(refused.exit, ExitCode::Device);
         let keys = "not those of daqiri.cfg.master_core: 8, bench_rx[0].cpu_core: 19";
         assert!(refused.reason.ends_with(keys), "{}", refused.reason);
+    }
+
+    #[test]
+    fn a_core_that_is_not_isolated_is_refused_by_key() {
+        let cores: Vec<u32> = (0..20).collect();
+        let talk = Talk::new(true);
+        let seats = Seats::new(&config(), true, false, &cores, talk).expect("all cores are there");
+        assert_eq!(seats.alone_on(&[15, 19]), Ok(()));
+        let refused = seats.alone_on(&[19]).expect_err("the consumer shares its core");
+        assert_eq!(refused.exit, ExitCode::Device);
+        let text = "tensorwire.isolated_cores: inference.cpu_core: core 15 is not isolated; \
+                    isolated are [19]; ";
+        assert!(refused.reason.starts_with(text), "{}", refused.reason);
+        let unpinned = Seats::new(&config(), true, true, &cores, talk).expect("nothing is pinned");
+        let refused = unpinned.alone_on(&[15, 19]).expect_err("no core at all");
+        assert!(refused.reason.contains("thread `tw-producer` is pinned to no core"));
+    }
+
+    #[test]
+    fn the_receiver_is_real_time_and_the_sender_is_not() {
+        let mut config = config();
+        config.settings.realtime_priority = Some(50);
+        let talk = Talk::new(true);
+        let seats = Seats::new(&config, false, true, &[0], talk).expect("nothing is pinned");
+        let poller = seats.poller.expect("a poller");
+        let receiver = [seats.producer.priority, poller.priority, seats.consumer.priority];
+        assert_eq!(receiver, [Some(50); 3]);
+        assert_eq!(seats.transmitter.priority, None);
     }
 }

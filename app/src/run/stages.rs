@@ -37,6 +37,7 @@ use super::plan::{Plan, failure};
 use super::progress::Progress;
 use super::seats::Seats;
 use super::signals::StopRequest;
+use super::steady::{Start, settle};
 use super::tensorrt::{self, Job, TensorRt};
 use super::threads::{
     Readiness, Seat, Watch, consume, linger_on_wire, outcome, poll, produce, transmit,
@@ -251,22 +252,22 @@ impl Run<'_> {
         let (signals, clock) = (end.signals(), self.clock);
         let started = clock.now();
         let limit = machines::time_limit(self.args).map(|limit| started.plus(limit));
-        let mut watch = Watch::new();
+        let (mut watch, start) = (Watch::new(), &Start::new(clock));
         let ended = thread::scope(|scope| {
-            let seat = self.seats.transmitter.clone();
-            let own = seat.clone();
-            let body = watch.guard(move || transmit(own, signals, clock, transmitter));
-            let sender = spawn(scope, &seat, body)?;
-            self.announce();
+            let _guard = start.guard();
+            let seat = &self.seats.transmitter;
+            let body = watch.guard(move || transmit(seat, (signals, start), clock, transmitter));
+            let sender = spawn(scope, seat, body)?;
             let stop = |_: &Failure| signals.stop.set();
-            self.seats.main.as_ref().map_or(Ok(()), Pin::apply).inspect_err(stop)?;
+            self.begin(start, 1, None, || !sender.is_finished()).inspect_err(stop)?;
             let device = self.supervise(watch, &mut links, signals, || {
                 limit.is_some_and(|limit| clock.now() >= limit)
             });
             Ok((outcome("tw-sender", sender.join()).map(Some), device))
         })?;
         let (sender, device) = ended;
-        let left = Left { producer: Ok(None), consumer: Ok(None), sender, links, device };
+        let poller = None;
+        let left = Left { producer: Ok(None), consumer: Ok(None), sender, poller, links, device };
         Ok(report::add_up(self.plan, started, clock.now(), left))
     }
 
@@ -329,63 +330,58 @@ impl Run<'_> {
         R: RxQueue + Send + 'p,
         T: TxQueue + Send,
     {
-        let (seats, clock, signals) = (crew.seats.clone(), crew.clock, crew.signals);
-        let (producer_seat, sender_seat) = (seats.producer, seats.transmitter);
+        let (seats, clock, signals) = (&crew.seats, crew.clock, crew.signals);
         let bar = self.plan.talk.progress(self.expected(), "images", "images");
-        let mut watch = Watch::new();
+        let (mut watch, start) = (Watch::new(), &Start::new(clock));
         // The producer ends when the sender has, and with a poller between them it is the poller
         // that knows when nothing of it is on its way any more.
         let on_wire = Flag::new();
         let sent = if poller.is_some() { &on_wire } else { &signals.sender_done };
         // Nothing can come early from a sender that is started when the receiver is ready.
-        let readiness = Readiness::new(crew.joined || poller.is_none());
-        let readiness = &readiness;
+        let readiness = &Readiness::new(crew.joined || poller.is_none());
         let early = (!crew.joined).then_some(readiness);
         thread::scope(|scope| {
             // What is started waits for what is not, unless it is told: each failure raises the
-            // flag that ends those before it.
-            let seat = seats.consumer.clone();
-            let body = watch.guard(move || consume(seat, signals, consumer));
-            let consumer = spawn(scope, &seats.consumer, body)?;
-            let seat = producer_seat.clone();
+            // flag that ends those before it, and nobody waits for a start any more.
+            let _guard = start.guard();
+            let seat = &seats.consumer;
+            let body = watch.guard(move || consume(seat, (signals, start), consumer));
+            let consumer = spawn(scope, seat, body)?;
+            let seat = &seats.producer;
             let body = watch.guard(move || {
-                let producer = produce(seat, signals, clock, producer, log.as_ref(), early);
-                if let Ok(producer) = &producer {
+                let left = produce(seat, (signals, start), clock, producer, log.as_ref(), early);
+                if let Ok((producer, _)) = &left {
                     close(producer.rx());
                 }
-                producer
+                left
             });
-            let producer =
-                spawn(scope, &producer_seat, body).inspect_err(|_| signals.producer_done.set())?;
+            let producer = spawn(scope, seat, body).inspect_err(|_| signals.producer_done.set())?;
             let stop = |_: &Failure| signals.stop.set();
-            let polling = match poller.zip(seats.poller) {
+            let polling = match poller.zip(seats.poller.as_ref()) {
                 None => None,
                 Some((poller, seat)) => {
-                    let own = seat.clone();
-                    let body = watch.guard(move || poll(own, signals, sent, readiness, poller));
-                    Some(spawn(scope, &seat, body).inspect_err(stop)?)
+                    let body =
+                        watch.guard(move || poll(seat, (signals, start), sent, readiness, poller));
+                    Some(spawn(scope, seat, body).inspect_err(stop)?)
                 }
             };
-            while early.is_some_and(|early| !early.reached()) && !producer.is_finished() {
-                thread::sleep(Duration::from_millis(1));
-            }
-            self.announce();
             let sending = match transmitter {
                 None => None,
                 Some(transmitter) => {
-                    let seat = sender_seat.clone();
+                    let seat = &seats.transmitter;
                     let linger = (!crew.joined).then_some(quiesce_wait(&self.plan.config));
                     let body = watch.guard(move || {
-                        let left = transmit(seat, signals, clock, transmitter);
+                        let left = transmit(seat, (signals, start), clock, transmitter);
                         linger_on_wire(signals, clock, linger);
                         sent.set();
                         left
                     });
-                    Some(spawn(scope, &sender_seat, body).inspect_err(stop)?)
+                    Some(spawn(scope, seat, body).inspect_err(stop)?)
                 }
             };
-            // Last: a thread inherits the cores of the one that makes it.
-            seats.main.as_ref().map_or(Ok(()), Pin::apply).inspect_err(stop)?;
+            let threads = 2 + usize::from(polling.is_some()) + usize::from(sending.is_some());
+            let alive = || !producer.is_finished() && !consumer.is_finished();
+            self.begin(start, threads, early, alive).inspect_err(stop)?;
             let device = self.supervise(watch, &mut crew.links, signals, || {
                 bar.set_position(crew.progress.get());
                 producer.is_finished()
@@ -394,10 +390,14 @@ impl Run<'_> {
             let mut producer = outcome("tw-producer", producer.join());
             let polled = polling.map(|thread| outcome("tw-poller", thread.join())).transpose();
             let polled = polled.map(|poller| {
-                let both = poller.zip(producer.as_mut().ok());
-                both.map(|(poller, producer)| reclaim(producer.rx_mut(), poller))
+                let (poller, cost) = poller.unzip();
+                if let (Some(poller), Ok((producer, _))) = (poller, &mut producer) {
+                    reclaim(producer.rx_mut(), poller);
+                }
+                cost.flatten()
             });
             Ok(Left {
+                poller: polled.as_ref().ok().copied().flatten(),
                 producer: polled.and(producer.map(produced)).map(Some),
                 consumer: outcome("tw-consumer", consumer.join()).map(consumed).map(Some),
                 sender: sending.map(|thread| outcome("tw-sender", thread.join())).transpose(),
@@ -441,6 +441,26 @@ impl Run<'_> {
         device
     }
 
+    /// From threads that are there to a receiver that is ready.
+    fn begin(
+        &self,
+        start: &Start,
+        threads: usize,
+        early: Option<&Readiness>,
+        alive: impl Fn() -> bool,
+    ) -> Result<(), Failure> {
+        // Behind all threads: one inherits the cores of the one that makes it.
+        self.seats.main.as_ref().map_or(Ok(()), Pin::apply)?;
+        start.all_seated(threads, &alive);
+        settle(self.plan)?;
+        start.open();
+        while early.is_some_and(|early| !early.reached()) && alive() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.announce(start);
+        Ok(())
+    }
+
     fn expected(&self) -> u64 {
         match self.plan.owed {
             Owed::Images(images) => images,
@@ -448,8 +468,10 @@ impl Run<'_> {
         }
     }
 
-    /// Says that the receiver can take frames.
-    fn announce(&self) {
+    /// Says that the receiver can take frames. This is the one place where readiness is declared:
+    /// from here on the loops are in their steady state.
+    fn announce(&self, start: &Start) {
+        start.ready();
         self.plan.talk.result(format_args!("tensorwire: ready"));
         if let Some(mut ready) = self.plan.ready.as_ref()
             && let Err(error) = ready.write_all(b"ready\n")

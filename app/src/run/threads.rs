@@ -16,11 +16,14 @@ use tensorwire_core::pipeline::{Next, Signals};
 use tensorwire_core::port::{Infer, Reorder, RxQueue, Sink, TxQueue};
 use tensorwire_core::sync::Flag;
 use tensorwire_core::time::Nanos;
+use tensorwire_host::realtime;
 use tensorwire_sim::trace::{self, SharedLog};
 
 use super::clock::{Clock, Waiting, drive};
 use super::pin::Pin;
+use super::steady::Start;
 use crate::exit::{ExitCode, Failure};
+use crate::sink::LoopCost;
 
 /// A thread of the run: its name, its core, how it waits.
 #[derive(Clone, Debug)]
@@ -29,8 +32,30 @@ pub struct Seat {
     pub name: &'static str,
     /// Its core; `None`: wherever the system likes.
     pub pin: Option<Pin>,
+    /// Its priority in the real-time class; `None`: it is not in it.
+    pub priority: Option<u8>,
     /// How it waits for work.
     pub waiting: Waiting,
+}
+
+impl Seat {
+    /// Seats the calling thread, and waits until all others are seated too.
+    fn take(&self, start: &Start) -> Result<(), Failure> {
+        let seated = self.pin.as_ref().map_or(Ok(()), Pin::apply).and_then(|()| self.class());
+        start.seated();
+        seated
+    }
+
+    fn class(&self) -> Result<(), Failure> {
+        let Some(priority) = self.priority else { return Ok(()) };
+        realtime::make_fifo(priority).map_err(|error| Failure {
+            exit: ExitCode::Device,
+            reason: format!(
+                "tensorwire.realtime_priority: thread `{}` is not real time: {error}",
+                self.name
+            ),
+        })
+    }
 }
 
 /// What the consumer's thread leaves behind.
@@ -44,11 +69,15 @@ pub struct Consumed<I, S> {
     pub infer: I,
     /// The sink.
     pub sink: S,
+    /// What its loop has cost.
+    pub cost: Option<LoopCost>,
 }
 
 /// What the sender's thread leaves behind.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmitted {
+    /// What its loop has cost.
+    pub cost: Option<LoopCost>,
     /// What was counted.
     pub counters: TransmitCounters,
     /// Frames that were owed.
@@ -76,23 +105,23 @@ impl Drop for DeadOnPanic<'_> {
 ///
 /// # Errors
 ///
-/// A [`Failure`] when the thread cannot be pinned; the producer is told.
+/// A [`Failure`] when the thread cannot be seated; the producer is told.
 pub fn consume<I: Infer, S: Sink>(
-    seat: Seat,
-    signals: &Signals,
+    seat: &Seat,
+    (signals, start): (&Signals, &Start),
     mut consumer: Consumer<'_, I, S>,
 ) -> Result<Consumed<I, S>, Failure> {
     let _guard = DeadOnPanic(signals);
-    if let Some(pin) = &seat.pin
-        && let Err(failure) = pin.apply()
-    {
+    if let Err(failure) = seat.take(start) {
         signals.consumer_dead.set();
         return Err(failure);
     }
-    drive(seat.waiting, || consumer.step());
+    let mut meter = start.meter();
+    drive(seat.waiting, &mut meter, |_| consumer.step());
+    let cost = meter.cost(seat.name);
     let (counters, failure) = (*consumer.counters(), consumer.failure());
     let (infer, sink) = consumer.into_parts();
-    Ok(Consumed { counters, failure, infer, sink })
+    Ok(Consumed { counters, failure, infer, sink, cost })
 }
 
 /// How a receiver becomes ready on a wire: what came before is polled and given back, and counts as
@@ -155,18 +184,18 @@ fn discard_early<'a, Q: RxQueue, O: Reorder>(
 ///
 /// # Errors
 ///
-/// A [`Failure`] when the thread cannot be pinned (the run is told to stop), or when the log
+/// A [`Failure`] when the thread cannot be seated (the run is told to stop), or when the log
 /// cannot be written.
 pub fn produce<'a, Q: RxQueue, O: Reorder>(
-    seat: Seat,
-    signals: &Signals,
+    seat: &Seat,
+    (signals, start): (&Signals, &Start),
     clock: Clock,
     mut producer: Producer<'a, Q, O>,
     log: Option<&SharedLog>,
     early: Option<&Readiness>,
-) -> Result<Producer<'a, Q, O>, Failure> {
-    let pinned = seat.pin.as_ref().map_or(Ok(()), Pin::apply);
-    if pinned.is_err() {
+) -> Result<(Producer<'a, Q, O>, Option<LoopCost>), Failure> {
+    let seated = seat.take(start);
+    if seated.is_err() {
         signals.stop.set();
     }
     let record = |now: Nanos, producer: &Producer<'a, Q, O>| {
@@ -180,23 +209,25 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
     let now = clock.now();
     producer.start(now);
     early.inspect(|readiness| readiness.started.set());
+    let mut meter = start.meter();
     let Some(log) = log else {
-        drive(seat.waiting, || producer.step(clock.now()));
-        return pinned.map(|()| producer);
+        drive(seat.waiting, &mut meter, |now| producer.step(now));
+        let cost = meter.cost(seat.name);
+        return seated.map(|()| (producer, cost));
     };
     trace::lock(log).start(now);
-    drive(seat.waiting, || {
-        let now = clock.now();
+    drive(seat.waiting, &mut meter, |now| {
         let next = producer.step(now);
         record(now, &producer);
         next
     });
+    let cost = meter.cost(seat.name);
     let written = trace::lock(log).finish(&producer.report());
     written.map_err(|error| Failure {
         exit: ExitCode::File,
         reason: format!("--record-trace: cannot be written: {error}"),
     })?;
-    pinned.map(|()| producer)
+    seated.map(|()| (producer, cost))
 }
 
 /// Runs the poller of a split receive side to its end, and gives it back. `sent` is raised when all
@@ -204,52 +235,57 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
 ///
 /// # Errors
 ///
-/// A [`Failure`] when the thread cannot be pinned; the run is told to stop.
+/// A [`Failure`] when the thread cannot be seated; the run is told to stop.
 pub fn poll<'a, Q: RxQueue>(
-    seat: Seat,
-    signals: &Signals,
+    seat: &Seat,
+    (signals, start): (&Signals, &Start),
     sent: &Flag,
     readiness: &Readiness,
     mut poller: Poller<'a, Q>,
-) -> Result<Poller<'a, Q>, Failure> {
-    let pinned = seat.pin.as_ref().map_or(Ok(()), Pin::apply);
-    if pinned.is_err() {
+) -> Result<(Poller<'a, Q>, Option<LoopCost>), Failure> {
+    let seated = seat.take(start);
+    if seated.is_err() {
         signals.stop.set();
     }
-    drive(seat.waiting, || {
+    let mut meter = start.meter();
+    drive(seat.waiting, &mut meter, |_| {
         let next = poller.step_until(sent, signals);
         if poller.drained() {
             readiness.emptied.set();
         }
         next
     });
-    pinned.map(|()| poller)
+    let cost = meter.cost(seat.name);
+    seated.map(|()| (poller, cost))
 }
 
 /// Runs the sender to its end, or until the run stops.
 ///
 /// # Errors
 ///
-/// A [`Failure`] when the thread cannot be pinned; the run is told to stop.
+/// A [`Failure`] when the thread cannot be seated; the run is told to stop.
 pub fn transmit<T: TxQueue, F: FrameSource>(
-    seat: Seat,
-    signals: &Signals,
+    seat: &Seat,
+    (signals, start): (&Signals, &Start),
     clock: Clock,
     mut transmitter: Transmitter<T, F>,
 ) -> Result<Transmitted, Failure> {
-    let pinned = seat.pin.as_ref().map_or(Ok(()), Pin::apply);
-    if pinned.is_err() {
+    let seated = seat.take(start);
+    if seated.is_err() {
         signals.stop.set();
     }
+    start.wait_until_ready();
     let began = clock.now();
-    drive(seat.waiting, || {
+    let mut meter = start.meter();
+    drive(seat.waiting, &mut meter, |now| {
         // Nobody may be left to receive what the wire still holds, so it is not waited for.
-        if signals.stop.get() { Next::Done } else { transmitter.step(clock.now()) }
+        if signals.stop.get() { Next::Done } else { transmitter.step(now) }
     });
+    let cost = meter.cost(seat.name);
     let end = transmitter.end().or(Some(TransmitEnd::Stopped));
     let (counters, owed) = (*transmitter.counters(), transmitter.owed());
     let (wire, span) = (transmitter.queue().stats(), clock.now().since(began));
-    pinned.map(|()| Transmitted { counters, owed, end, wire, span })
+    seated.map(|()| Transmitted { cost, counters, owed, end, wire, span })
 }
 
 /// Waits until what was sent must have come: for `linger`, or until the run stops. `None`: it has

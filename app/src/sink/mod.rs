@@ -32,8 +32,8 @@ pub use latency::Latency;
 pub use lines::{Lines, RateLimited, Report};
 pub use npy::NpyWriter;
 pub use parts::{
-    Counter, Dropped, Images, Join, LatencyMs, LinkTotals, Malformed, Mode, Nic, Packets, Partial,
-    Port, Slots, Truncated, TxTotals,
+    Counter, Dropped, Images, Join, LatencyMs, LinkTotals, LoopCost, Malformed, Mode, Nic, Packets,
+    Partial, Port, Slots, Truncated, TxTotals,
 };
 pub use rates::{RateInputs, RateMeter, Rates, RxWindow};
 pub use summary::{Counted, RunFacts, Summary, Timing};

@@ -22,6 +22,23 @@ pub enum Mode {
     Both,
 }
 
+/// What a loop of the run has cost from the time that the run was ready to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LoopCost {
+    /// Name of the thread.
+    pub thread: &'static str,
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Heap allocations; none where the program's allocator does not count.
+    pub allocations: Option<u64>,
+    /// Page faults without reading from a disk.
+    pub minor_faults: u64,
+    /// Page faults with reading from a disk.
+    pub major_faults: u64,
+    /// The longest time from the beginning of a turn to that of the next, its wait included.
+    pub longest_turn_ms: f64,
+}
+
 /// Images by what became of them: `expected` is the sum of the others, `owed` aside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Images {

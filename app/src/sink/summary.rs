@@ -16,8 +16,8 @@ use super::classes::{ClassReport, ConfusionRow};
 use super::features::SinkReport;
 use super::latency::Latency;
 use super::parts::{
-    Dropped, Images, Join, LatencyMs, LinkTotals, Mode, Nic, Packets, Partial, Port, Slots,
-    Truncated, TxTotals,
+    Dropped, Images, Join, LatencyMs, LinkTotals, LoopCost, Mode, Nic, Packets, Partial, Port,
+    Slots, Truncated, TxTotals,
 };
 use super::rates::{RateInputs, RateMeter, Rates, RxWindow};
 use crate::exit::{self, ExitCode, Failure, Owed};
@@ -50,6 +50,8 @@ pub struct RunFacts<'a> {
     pub tx: Option<TxTotals>,
     /// The links that were watched.
     pub links: Vec<LinkTotals>,
+    /// What the loops have cost.
+    pub steady: Vec<LoopCost>,
     /// What else ended the run before its end; it decides before every other failure.
     pub failure: Option<Failure>,
 }
@@ -138,6 +140,8 @@ pub struct Summary {
     pub rate: Rates,
     /// Submissions that the sink took images of.
     pub delivered_batches: u64,
+    /// What the loops have cost, thread by thread.
+    pub steady: Vec<LoopCost>,
     /// Images without a label.
     pub unlabelled: u64,
     /// Images with a value that is not finite.
@@ -238,6 +242,7 @@ impl Summary {
             rate: facts.rates(),
             delivered_batches: sink.batches,
             span: sink.span,
+            steady: facts.steady.clone(),
             unlabelled: sink.unlabelled,
             not_finite: sink.not_finite,
             class_stats_withheld: sink.withheld,

@@ -62,6 +62,7 @@ pub(crate) fn summary<'a>(
             reorder: latency,
             last_packet_to_features: latency,
         },
+        steady: Vec::new(),
         tx: None,
         links: Vec::new(),
         failure: None,

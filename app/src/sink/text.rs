@@ -34,6 +34,7 @@ impl Summary {
             self.rates(&mut lines);
             self.losses(&mut lines);
             self.packets(&mut lines);
+            self.steady(&mut lines);
             self.class_table(&mut lines);
             self.predictions(&mut lines);
         }
@@ -70,6 +71,23 @@ impl Summary {
             lines.line(format_args!(
                 "wire: dropped={} duplicated={} (fault injection)",
                 tx.wire_dropped, tx.wire_duplicated
+            ));
+        }
+    }
+
+    /// What the loops have cost that they should not.
+    fn steady(&self, lines: &mut Lines) {
+        for cost in &self.steady {
+            let counted = |allocations: u64| format!("{allocations}");
+            lines.line(format_args!(
+                "{}: steady state: {} turns, {} allocations, page faults {} minor {} major, \
+                 longest turn {:.3} ms",
+                cost.thread,
+                cost.turns,
+                cost.allocations.map_or_else(|| "uncounted".to_owned(), counted),
+                cost.minor_faults,
+                cost.major_faults,
+                cost.longest_turn_ms
             ));
         }
     }

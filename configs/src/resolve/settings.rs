@@ -154,5 +154,8 @@ pub(super) fn settings(fields: &Fields, options: &Options) -> Option<Settings> {
         inference_backend: backend(fields, options)?,
         workspace_mib: fields.small("workspace_mib"),
         features: fields.text("features").map(str::to_owned),
+        lock_memory: fields.flag("lock_memory"),
+        realtime_priority: fields.small("realtime_priority").and_then(|n| u8::try_from(n).ok()),
+        isolated_cores: fields.flag("isolated_cores"),
     })
 }

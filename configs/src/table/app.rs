@@ -208,6 +208,15 @@ static TENSORWIRE: Section = Section {
         )
         .unit("MiB"),
         text("features", "file that takes the features"),
+        boolean("lock_memory", "all memory is filled in and locked before the start").off(),
+        integer(
+            "realtime_priority",
+            1,
+            99,
+            "SCHED_FIFO priority of the threads of a receiver; absent = not real time",
+        ),
+        boolean("isolated_cores", "refuse cores that the kernel does not keep free of others")
+            .off(),
     ],
 };
 static BACKENDS: &[Word] = &[word("auto"), word("tensorrt"), word("onnx"), word("none")];

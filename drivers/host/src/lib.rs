@@ -1,0 +1,8 @@
+//! What `tensorwire` asks of the operating system (Linux) besides devices: memory that stays where
+//! it is ([`memory`]), the real-time class ([`realtime`]), and what a thread has cost
+//! ([`usage`], [`mod@alloc`]). No policy: who asks for what is decided by the program.
+
+pub mod alloc;
+pub mod memory;
+pub mod realtime;
+pub mod usage;
