@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use tensorwire_core::flow::{FlowMatch, FlowTable, FlowTableError};
 use tensorwire_core::geometry::{ElementType, Geometry, Pools};
 use tensorwire_core::header::{HeaderSpec, Verify};
+use tensorwire_core::outer::Outer;
 use tensorwire_core::time::Nanos;
 
 use crate::resolve::EndPoints;
@@ -173,6 +174,9 @@ pub struct Receiver {
     pub flows: Vec<FlowMatch>,
     /// The flows whose packets are reordered; empty = all.
     pub reordered_flows: Vec<u32>,
+    /// Headers that its frames come with and that are taken off, the outermost first (`vlan_pop`,
+    /// `tunnel_decap`).
+    pub outer: Vec<Outer>,
     /// `reorder_type: gpu`: batches are built on the GPU, where there is one.
     pub reorder_on_gpu: bool,
     /// `endianness: network`: elements of 16 and 32 bits are big-endian on the wire.
@@ -233,6 +237,9 @@ pub struct Sender {
     pub region: usize,
     /// Addresses and ports of the frames. The source MAC is zero where the file gives none.
     pub header: HeaderSpec,
+    /// Headers that frames of a flow get, the innermost first (`tunnel_encap`, `vlan_push`). Of
+    /// several flows that match the first counts.
+    pub flows: Vec<(FlowMatch, Vec<Outer>)>,
     /// The NIC fills in its own source MAC (`tx_eth_src`).
     pub offload_eth_src: bool,
     /// Rate limit in megabits per second, with preamble and gap; 0 = none.

@@ -3,6 +3,7 @@
 use crate::diagnostic::Report;
 use crate::fields::Fields;
 use crate::resolve::device::{Device, Side, unique, unique_number, unresolved_id};
+use crate::resolve::outer;
 use crate::rules::Code;
 use crate::source::Span;
 
@@ -44,12 +45,12 @@ pub(super) fn check(device: &Device<'_>, report: &mut Report<'_>) {
     for interface in &device.interfaces {
         if let Some(rx) = interface.map("rx") {
             check_flex_items(rx, report);
-            check_side(rx, Side::Rx, report);
+            check_side(device, rx, Side::Rx, report);
             check_classes(rx, report);
             check_isolation(rx, report);
         }
         if let Some(tx) = interface.map("tx") {
-            check_side(tx, Side::Tx, report);
+            check_side(device, tx, Side::Tx, report);
         }
     }
 }
@@ -68,13 +69,14 @@ fn check_flex_items(rx: &Fields, report: &mut Report<'_>) {
     }
 }
 
-fn check_side(half: &Fields, side: Side, report: &mut Report<'_>) {
+fn check_side(device: &Device<'_>, half: &Fields, side: Side, report: &mut Report<'_>) {
     let flows: Vec<&Fields> = half.maps("flows").collect();
     unique_number(&flows, "flow", report);
     for flow in &flows {
         let actions = actions(flow, side, report);
         for action in &actions {
             check_action(action, side, report);
+            outer::check(device, action, report);
         }
         if side == Side::Rx {
             check_target(half, flow, &actions, report);

@@ -5,12 +5,12 @@ mod device;
 mod flows;
 mod geometry;
 mod notes;
+mod outer;
 mod pipeline;
 mod reorder;
 mod settings;
 mod socket;
 
-use tensorwire_core::flow::FlowMatch;
 use tensorwire_core::geometry::Geometry;
 
 use crate::Options;
@@ -203,7 +203,7 @@ fn assemble(
     device: &Device<'_>,
     parts: &Parts<'_>,
     geometry: Geometry,
-    flows: Option<(Vec<FlowMatch>, Vec<u32>)>,
+    flows: Option<pipeline::Flows>,
     options: &Options,
 ) -> Option<Config> {
     let at = |region: Option<&Fields>| {

@@ -3,12 +3,14 @@
 use tensorwire_core::flow::{FlowMatch, MAX_FLOWS, PortRange};
 use tensorwire_core::geometry::Pools;
 use tensorwire_core::header::HeaderSpec;
+use tensorwire_core::outer::Outer;
 use tensorwire_core::time::Nanos;
 
 use crate::diagnostic::Report;
 use crate::fields::Fields;
 use crate::model::{Receiver, Sender, octets};
 use crate::resolve::device::{Device, Side, unresolved, unresolved_id};
+use crate::resolve::outer;
 use crate::resolve::reorder::{check_spread, target};
 use crate::rules::Code;
 use crate::source::Span;
@@ -174,12 +176,12 @@ fn feeds_no_queue(
     user.is_none()
 }
 
-/// The flows of the receiver's queue, and those of them that are reordered (empty = all).
-pub(super) fn flows(
-    app: &Fields,
-    end: &End<'_>,
-    report: &mut Report<'_>,
-) -> Option<(Vec<FlowMatch>, Vec<u32>)> {
+/// The flows of a receiver's queue, those of them that are reordered (empty = all), and the headers
+/// that they take off.
+pub(super) type Flows = (Vec<FlowMatch>, Vec<u32>, Vec<Outer>);
+
+/// The flows of the receiver's queue.
+pub(super) fn flows(app: &Fields, end: &End<'_>, report: &mut Report<'_>) -> Option<Flows> {
     let queue = end.queue.integer("id")?;
     let mut flows = Vec::new();
     for flow in end.half.maps("flows").filter(|flow| target(flow) == Some(queue)) {
@@ -206,7 +208,8 @@ pub(super) fn flows(
     }
     let mut configs = end.half.maps("reorder_configs");
     if app.given("flow_ids").is_some() {
-        return Some((flows, ids));
+        let outer = outer::of_receiver(end, &ids, report);
+        return Some((flows, ids, outer));
     }
     if let Some(config) = configs.next() {
         ids = config.integers("flow_ids").filter_map(|(id, _)| u32::try_from(id).ok()).collect();
@@ -215,10 +218,11 @@ pub(super) fn flows(
             check_spread(end.half, flow.id.into(), (&app.path, app.anchor), report);
         }
     }
-    Some((flows, ids))
+    let outer = outer::of_receiver(end, &ids, report);
+    Some((flows, ids, outer))
 }
 
-fn flow_match(id: u32, matched: Option<&Fields>) -> Option<FlowMatch> {
+pub(super) fn flow_match(id: u32, matched: Option<&Fields>) -> Option<FlowMatch> {
     let Some(matched) = matched else { return Some(FlowMatch::any(id)) };
     let ports = |key| matched.ports(key).and_then(|(a, b)| PortRange::new(a, b).ok());
     let ipv4_len = matched.integer("ipv4_len").and_then(|len| u16::try_from(len).ok());
@@ -229,7 +233,7 @@ fn flow_match(id: u32, matched: Option<&Fields>) -> Option<FlowMatch> {
 pub(super) fn receiver(
     end: &End<'_>,
     (region, output_region): (usize, usize),
-    (flows, reordered_flows): (Vec<FlowMatch>, Vec<u32>),
+    (flows, reordered_flows, outer): Flows,
     reorder: &Fields,
     pools: Pools,
 ) -> Option<Receiver> {
@@ -249,6 +253,7 @@ pub(super) fn receiver(
         flow_isolation: end.half.flag("flow_isolation"),
         flows,
         reordered_flows,
+        outer,
         reorder_on_gpu: reorder.word("reorder_type") == Some("gpu"),
         network_order: false,
         pools,
@@ -278,6 +283,7 @@ pub(super) fn sender(end: &End<'_>, region: usize, eth_dst: Option<[u8; 6]>) -> 
             udp_src: port("udp_src_port")?,
             udp_dst: port("udp_dst_port")?,
         },
+        flows: outer::of_sender(end)?,
         offload_eth_src: !end.queue.items("offloads").is_empty(),
         pacing_mbps: end.queue.small("pacing_mbps")?,
         socket: None,

@@ -225,9 +225,6 @@ static TX_FLOW: Section = Section {
     ],
 };
 
-const NO_VLAN: &str = "VLAN tags are neither pushed nor popped";
-const NO_TUNNEL: &str = "tunnels are neither built nor taken off";
-
 static ACTION: Section = Section {
     name: "flow action",
     doc: "what happens to a matching packet",
@@ -248,10 +245,10 @@ static ACTION: Section = Section {
 };
 static ACTION_TYPES: &[Word] = &[
     word("queue"),
-    not_here("vlan_pop", NO_VLAN),
-    not_here("vlan_push", NO_VLAN),
-    not_here("tunnel_decap", NO_TUNNEL),
-    not_here("tunnel_encap", NO_TUNNEL),
+    word("vlan_pop"),
+    word("vlan_push"),
+    word("tunnel_decap"),
+    word("tunnel_encap"),
 ];
 
 static TUNNEL: Section = Section {

@@ -1,6 +1,8 @@
 //! The network side: flows, queues, stages and regions that contradict themselves.
 
 use tensorwire_configs::{Address, Severity};
+use tensorwire_core::flow::{FlowMatch, PortRange};
+use tensorwire_core::outer::{Outer, Tag, Tunnel, TunnelKind};
 
 use crate::support::{MINI, check, errors, mini_port, the, with};
 
@@ -73,11 +75,73 @@ fn actions_of_flows() {
         (tx("{type: queue, id: 0}"), "TW0403", "action.type"),
         (tx("{type: vlan_push, vlan_id: 4096}"), "TW0303", "action.vlan_id"),
     ]);
+    // The software NIC of that file changes no header; a port does.
     let checked = check(&tx("{type: vlan_push, vlan_id: 100, ethertype: 0x8100}"));
     assert_eq!(
         (errors(&checked).len(), the(&checked, "TW0205").severity()),
         (0, Severity::Unsupported)
     );
+}
+
+/// On ports: what flows do to headers, in the order of the file.
+#[test]
+fn headers_that_flows_change() {
+    let ports = |text: &str| {
+        text.replace("loopback: sw", "loopback: \"\"")
+            .replace("address: loopback", "address: net_ring0")
+            .replace("{name: out, kind: host,", "{name: out, kind: host_pinned,")
+    };
+    let vxlan = "{type: vxlan, vni: 7, outer_ipv4_dst: 192.0.2.1, outer_eth_dst: \
+                 \"02:00:00:00:00:09\"}";
+    let rx = flow(&format!(
+        "actions: [{{type: vlan_pop}}, {{type: tunnel_decap, tunnel: {vxlan}}}, {{type: queue, id: \
+         0}}]"
+    ));
+    let tunnel = Tunnel {
+        kind: TunnelKind::Vxlan { vni: Some(7), udp_src: None, udp_dst: 4789 },
+        eth_src: None,
+        eth_dst: Some([2, 0, 0, 0, 0, 9]),
+        ip_src: None,
+        ip_dst: Some([192, 0, 2, 1]),
+    };
+    let checked = check(&ports(&rx));
+    let config = checked.config.unwrap_or_else(|| panic!("{:#?}", checked.diagnostics));
+    let taken = config.rx.expect("a receiver").outer;
+    assert_eq!(taken, [Outer::Vlan(Tag::default()), Outer::Tunnel(tunnel)]);
+    let nvgre = "{type: nvgre, tni: 5, flow_id: 9}";
+    let tx = with(
+        MINI,
+        "          queues:\n            - {name: tq",
+        &format!(
+            "          flows: [{{name: p, id: 3, match: {{udp_src: 1-9}}, actions: [{{type: \
+             tunnel_encap, tunnel: {nvgre}}}, {{type: vlan_push, vlan_id: 100, pcp: 5, dei: \
+             1}}]}}]\n          queues:\n            - {{name: tq"
+        ),
+    );
+    let checked = check(&ports(&tx));
+    let config = checked.config.unwrap_or_else(|| panic!("{:#?}", checked.diagnostics));
+    let flows = config.tx.expect("a sender").flows;
+    let kind = TunnelKind::Nvgre { tni: Some(5), flow_id: 9 };
+    let nvgre = Outer::Tunnel(Tunnel { kind, eth_dst: None, ip_dst: None, ..tunnel });
+    let tag = Outer::Vlan(Tag { ethertype: 0x8100, control: 0xb064 });
+    let udp_src = PortRange::new(1, 9).ok();
+    assert_eq!(flows, [(FlowMatch { udp_src, ..FlowMatch::any(3) }, vec![nvgre, tag])]);
+    // What no software does, and what it cannot tell apart.
+    let unsupported = [
+        flow(
+            "actions: [{type: tunnel_decap, tunnel: {type: gre, gre_protocol: 0x86dd}}, {type: \
+             queue, id: 0}]",
+        ),
+        flow(
+            "actions: [{type: vlan_pop}, {type: queue, id: 0}]}\n            - {name: more, id: \
+             77, action: {type: queue, id: 0}",
+        ),
+    ];
+    for text in unsupported {
+        let checked = check(&ports(&text));
+        let found = the(&checked, "TW0205").severity();
+        assert_eq!((errors(&checked).len(), found), (0, Severity::Unsupported), "{text}");
+    }
 }
 
 #[test]

@@ -50,6 +50,11 @@ uint8_t *twd_append(void *mbuf, uint16_t len)
 	return (uint8_t *)rte_pktmbuf_append(mbuf, len);
 }
 
+void twd_cut(void *mbuf, uint16_t len)
+{
+	rte_pktmbuf_adj(mbuf, len);
+}
+
 uint16_t twd_tx_burst(uint16_t port, uint16_t queue, void **mbufs, uint16_t count)
 {
 	return rte_eth_tx_burst(port, queue, (struct rte_mbuf **)mbufs, count);

@@ -11,6 +11,12 @@
 #define TWD_BURST 64
 /* Bytes of a name, with its end. */
 #define TWD_NAME 64
+/* Bytes of the longest header that a rule cuts off or puts. */
+#define TWD_HEADER 64
+/* Tunnels. */
+#define TWD_VXLAN 1
+#define TWD_GRE 2
+#define TWD_NVGRE 3
 /* Where the first cache line of an mbuf holds what is read per packet; asserted in burst.c. */
 #define TWD_MBUF_BUF_ADDR 0
 #define TWD_MBUF_DATA_OFF 16
@@ -100,6 +106,8 @@ void twd_free_bulk(void **mbufs, uint32_t count);
 int twd_alloc_bulk(void *pool, void **mbufs, uint32_t count);
 /* Makes an empty mbuf hold `len` bytes; NULL where they do not fit. */
 uint8_t *twd_append(void *mbuf, uint16_t len);
+/* Cuts `len` bytes off the front of an mbuf of one segment that has more. */
+void twd_cut(void *mbuf, uint16_t len);
 uint16_t twd_tx_burst(uint16_t port, uint16_t queue, void **mbufs, uint16_t count);
 /* Where time stamps lie in an mbuf, and the flag that says that there is one. */
 int twd_timestamp_field(int *offset, uint64_t *flag);
@@ -114,7 +122,24 @@ struct twd_flow_rule {
 	uint8_t has_mark;
 	uint16_t queue;
 	uint32_t mark;
+	/* Sent frames: no queue and no mark. */
+	uint8_t egress;
+	/* A tag: received frames have it and lose it, sent ones get it. */
+	uint8_t vlan;
+	uint16_t vlan_type, vlan_control;
+	/* A tunnel that received frames come in: TWD_VXLAN, TWD_GRE, TWD_NVGRE, or 0. */
+	uint8_t tunnel;
+	/* The frame inside has an Ethernet header. */
+	uint8_t inner_eth;
+	uint8_t has_vni, has_outer_src, has_outer_dst, has_outer_udp_src;
+	uint8_t outer_src[4], outer_dst[4];
+	uint16_t outer_udp_src, outer_udp_dst;
+	uint32_t vni;
+	/* Bytes that are cut off the front, and bytes that are put there then. */
+	uint8_t decap_len, encap_len;
+	uint8_t decap[TWD_HEADER], encap[TWD_HEADER];
 };
+uint32_t twd_flow_rule_bytes(void);
 int twd_flow_isolate(uint16_t port, int on);
 int twd_flow_create(uint16_t port, const struct twd_flow_rule *rule, void **flow, char *message,
 		    size_t room);

@@ -8,6 +8,18 @@ pub const BURST: usize = 64;
 /// Bytes of a name, with its end (`TWD_NAME`).
 pub const NAME: usize = 64;
 
+/// Bytes of the longest header that a rule cuts off or puts (`TWD_HEADER`).
+pub const HEADER: usize = 64;
+
+/// Ethernet over UDP (`TWD_VXLAN`).
+pub const VXLAN: u8 = 1;
+
+/// GRE (`TWD_GRE`).
+pub const GRE: u8 = 2;
+
+/// GRE with a number (`TWD_NVGRE`).
+pub const NVGRE: u8 = 3;
+
 /// Where an mbuf holds the address of its buffer (`TWD_MBUF_BUF_ADDR`, asserted in `burst.c`).
 const MBUF_BUF_ADDR: usize = 0;
 
@@ -114,7 +126,7 @@ impl Packet {
 
 /// A steering rule (`struct twd_flow_rule`): UDP over IPv4, and what `has_…` says besides.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowRule {
     /// First source port.
     pub src_first: u16,
@@ -138,6 +150,80 @@ pub struct FlowRule {
     pub queue: u16,
     /// The mark.
     pub mark: u32,
+    /// 1: of sent frames, without queue and mark.
+    pub egress: u8,
+    /// 1: received frames have a tag and lose it, sent ones get it.
+    pub vlan: u8,
+    /// EtherType of the tag that is put.
+    pub vlan_type: u16,
+    /// Priority and number of the tag that is put.
+    pub vlan_control: u16,
+    /// The tunnel that received frames come in: [`VXLAN`], [`GRE`], [`NVGRE`], or 0.
+    pub tunnel: u8,
+    /// 1: the frame inside has an Ethernet header.
+    pub inner_eth: u8,
+    /// 1: the number of the network counts.
+    pub has_vni: u8,
+    /// 1: the outer source address counts.
+    pub has_outer_src: u8,
+    /// 1: the outer destination address counts.
+    pub has_outer_dst: u8,
+    /// 1: the outer source port counts.
+    pub has_outer_udp_src: u8,
+    /// Outer source address.
+    pub outer_src: [u8; 4],
+    /// Outer destination address.
+    pub outer_dst: [u8; 4],
+    /// Outer source port.
+    pub outer_udp_src: u16,
+    /// Outer destination port, which always counts.
+    pub outer_udp_dst: u16,
+    /// Number of the network.
+    pub vni: u32,
+    /// Bytes that are cut off the front.
+    pub decap_len: u8,
+    /// Bytes that are put there then.
+    pub encap_len: u8,
+    /// What they are, as far as known.
+    pub decap: [u8; HEADER],
+    /// What is put.
+    pub encap: [u8; HEADER],
+}
+
+impl FlowRule {
+    /// All zeros: every received UDP frame, to queue 0.
+    pub const ANY: Self = Self {
+        src_first: 0,
+        src_last: 0,
+        dst_first: 0,
+        dst_last: 0,
+        ipv4_len: 0,
+        has_src: 0,
+        has_dst: 0,
+        has_len: 0,
+        has_mark: 0,
+        queue: 0,
+        mark: 0,
+        egress: 0,
+        vlan: 0,
+        vlan_type: 0,
+        vlan_control: 0,
+        tunnel: 0,
+        inner_eth: 0,
+        has_vni: 0,
+        has_outer_src: 0,
+        has_outer_dst: 0,
+        has_outer_udp_src: 0,
+        outer_src: [0; 4],
+        outer_dst: [0; 4],
+        outer_udp_src: 0,
+        outer_udp_dst: 0,
+        vni: 0,
+        decap_len: 0,
+        encap_len: 0,
+        decap: [0; HEADER],
+        encap: [0; HEADER],
+    };
 }
 
 unsafe extern "C" {
@@ -247,6 +333,8 @@ unsafe extern "C" {
     pub fn twd_alloc_bulk(pool: *mut c_void, mbufs: *mut *mut c_void, count: u32) -> c_int;
     /// Makes an empty mbuf hold `len` bytes, and says where; null where they do not fit.
     pub fn twd_append(mbuf: *mut c_void, len: u16) -> *mut u8;
+    /// Cuts bytes off the front of an mbuf of one segment that has more.
+    pub fn twd_cut(mbuf: *mut c_void, len: u16);
     /// Hands frames to a queue that no other thread sends on: how many it took, from the front.
     pub fn twd_tx_burst(port: u16, queue: u16, mbufs: *mut *mut c_void, count: u16) -> u16;
     /// Where an mbuf holds the time it was received at, and the flag that says that it does.
@@ -254,6 +342,8 @@ unsafe extern "C" {
     /// That time, in ticks of the device.
     pub fn twd_timestamp(mbuf: *const c_void, offset: c_int, flag: u64, ticks: *mut u64) -> c_int;
 
+    /// Bytes of [`FlowRule`] on the other side.
+    pub fn twd_flow_rule_bytes() -> u32;
     /// Only what rules match reaches the queues, or everything again.
     pub fn twd_flow_isolate(port: u16, on: c_int) -> c_int;
     /// Makes a rule; the driver's own words where it does not.

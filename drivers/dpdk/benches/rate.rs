@@ -115,10 +115,10 @@ mod measured {
         let [rx, tx] = devices(kind)?;
         let frame_bytes = geometry.frame_bytes();
         let buffers = Buffers { count: BUFFERS, frame_bytes, room_bytes: 0, pages: Pages::Plain };
-        let flows = FlowPlan { flows: vec![FLOW], isolation: false };
+        let flows = FlowPlan { flows: vec![FLOW], outer: vec![], isolation: false };
         Some(NicConfig {
             rx: Some(RxConfig { port: rx, buffers, ring: RING, flows }),
-            tx: Some(TxConfig { port: tx, buffers, ring: RING, eth_src: false }),
+            tx: Some(TxConfig { port: tx, buffers, ring: RING, eth_src: false, flows: vec![] }),
         })
     }
 

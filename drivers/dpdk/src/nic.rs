@@ -121,6 +121,7 @@ impl DpdkNic {
             }
             port.tx = Some(QueueConfig { ring: tx.ring, pool });
             port.eth_src = tx.eth_src;
+            port.wrap.clone_from(&tx.flows);
             port.linger = config.linger();
             return Ok(nic);
         }
@@ -129,6 +130,7 @@ impl DpdkNic {
         let port = PortConfig {
             tx: Some(QueueConfig { ring: tx.ring, pool }),
             eth_src: tx.eth_src,
+            wrap: tx.flows.clone(),
             linger: config.linger(),
             ..PortConfig::default()
         };

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tensorwire_core::flow::FlowMatch;
+use tensorwire_core::outer::Outer;
 
 use crate::config::{EalConfig, ElementError, Pages, PoolSpec, af_packet};
 
@@ -45,6 +46,9 @@ pub struct FlowPlan {
     /// The flows whose packets are wanted, in order. A frame that the device steers is marked with
     /// its flow, and the receiver takes the device's word for it.
     pub flows: Vec<FlowMatch>,
+    /// Headers that the frames of all of them come with and that are taken off, the outermost
+    /// first: by the device, where it has the rules, else by software.
+    pub outer: Vec<Outer>,
     /// Nothing else is to reach the queue: the kernel keeps it (`flow_isolation`).
     pub isolation: bool,
 }
@@ -73,6 +77,8 @@ pub struct TxConfig {
     pub ring: u16,
     /// Every frame gets the port's own address as its source.
     pub eth_src: bool,
+    /// Headers that frames of a flow get, the innermost first; of several flows the first counts.
+    pub flows: Vec<(FlowMatch, Vec<Outer>)>,
 }
 
 /// The ports of a run: one that receives, one that sends, or one that does both.
@@ -221,12 +227,12 @@ mod tests {
     }
 
     fn rx(port: PortAddress) -> RxConfig {
-        let flows = FlowPlan { flows: vec![], isolation: false };
+        let flows = FlowPlan { flows: vec![], outer: vec![], isolation: false };
         RxConfig { port, buffers: buffers(51_200, 1240), ring: 8192, flows }
     }
 
     fn tx(port: PortAddress) -> TxConfig {
-        TxConfig { port, buffers: buffers(51_200, 2048), ring: 8192, eth_src: false }
+        TxConfig { port, buffers: buffers(51_200, 2048), ring: 8192, eth_src: false, flows: vec![] }
     }
 
     fn pci(function: u32) -> PortAddress {

@@ -6,6 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tensorwire_core::counters::NicStats;
+use tensorwire_core::flow::FlowMatch;
+use tensorwire_core::outer::Outer;
 use tensorwire_dpdk_sys as sys;
 
 use crate::device::{Device, PortInfo, text};
@@ -97,6 +99,8 @@ pub struct PortConfig {
     pub peers: Vec<PacketPool>,
     /// The flows to steer to the receive queue.
     pub flows: Option<FlowPlan>,
+    /// Headers that frames of a flow get on their way out.
+    pub wrap: Vec<(FlowMatch, Vec<Outer>)>,
     /// Every frame that is sent gets the port's own address as its source (`tx_eth_src`). Written
     /// by software.
     pub eth_src: bool,
@@ -115,6 +119,7 @@ pub struct Port {
     config: PortConfig,
     rings: (u16, u16),
     steering: Steering,
+    wrapping: Steering,
     rx: Option<RxSide>,
     tx: Option<TxSide>,
 }
@@ -151,6 +156,7 @@ impl Port {
             config,
             rings: (rings[0], rings[1]),
             steering: Steering::Off,
+            wrapping: Steering::Off,
             rx: None,
             tx: None,
         };
@@ -181,7 +187,7 @@ impl Port {
                 Stage::RxQueue => self.rx_queue(),
                 Stage::TxQueue => self.tx_queue(),
                 Stage::Start => self.start(),
-                Stage::Steer => self.steer(marks == 1),
+                Stage::Steer => self.steer(marks == 1).map(|()| self.wrap()),
             };
             let name = &info.name;
             done.map_err(|error| PortError::Call { device: name.clone(), stage, error })?;
@@ -190,11 +196,16 @@ impl Port {
         let id = self.device()?.port();
         if let Some(queue) = &self.config.rx {
             let view = PacketView::new(queue.pool.clone(), self.config.peers.clone());
-            self.rx = Some(RxSide::new(id, QUEUE, view, self.up.marks, field));
+            let by_device = matches!(self.steering, Steering::Device { .. });
+            let plan = self.config.flows.as_ref().filter(|_| !by_device);
+            let outer = plan.map_or_else(Vec::new, |plan| plan.outer.clone());
+            self.rx = Some(RxSide::new(id, QUEUE, view, self.up.marks, field, outer));
         }
         if let Some(queue) = &self.config.tx {
             let mac = self.config.eth_src.then_some(info.mac);
-            self.tx = Some(TxSide::new(id, QUEUE, queue.pool.clone(), mac));
+            let by_device = matches!(self.wrapping, Steering::Device { .. });
+            let flows = if by_device { &[][..] } else { &self.config.wrap };
+            self.tx = Some(TxSide::new(id, QUEUE, queue.pool.clone(), mac, flows));
         }
         Ok(())
     }
@@ -309,7 +320,7 @@ impl Port {
     fn steer(&mut self, marks: bool) -> Result<(), CallError> {
         let Some(plan) = &self.config.flows else { return Ok(()) };
         if !plan.isolation || self.up.isolated {
-            match flow::create(self.id(), QUEUE, &plan.flows, marks) {
+            match flow::steer(self.id(), QUEUE, plan, marks) {
                 Ok(rules) => {
                     let isolated = self.up.isolated;
                     self.steering = Steering::Device { rules: rules.len(), isolated };
@@ -331,6 +342,35 @@ impl Port {
             Err(error) if error.code != libc::ENOTSUP => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Rules for what is sent, where headers are to be put; software does it where there are none.
+    fn wrap(&mut self) {
+        if self.config.tx.is_none() || self.config.wrap.is_empty() {
+            return;
+        }
+        match flow::wrap(self.id(), &self.config.wrap) {
+            Ok(rules) => {
+                self.wrapping = Steering::Device { rules: rules.len(), isolated: false };
+                self.up.rules.extend(rules);
+            }
+            Err(refused) => self.wrapping = refused,
+        }
+    }
+
+    /// Who takes headers off what is received, and who puts them in front of what is sent, in
+    /// words; nothing where there are none.
+    #[must_use]
+    pub fn headers(&self) -> Vec<String> {
+        let who = |steering: &Steering| match steering {
+            Steering::Device { .. } => "the NIC",
+            _ => "software",
+        };
+        let taken = self.config.flows.as_ref().is_some_and(|plan| !plan.outer.is_empty());
+        let taken = taken.then(|| format!("headers are taken off by {}", who(&self.steering)));
+        let put = !self.config.wrap.is_empty() && self.config.tx.is_some();
+        let put = put.then(|| format!("headers are put by {}", who(&self.wrapping)));
+        taken.into_iter().chain(put).collect()
     }
 
     /// What the port is; `None` once it is closed.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::counters::NicStats;
+use tensorwire_core::outer::Outer;
 use tensorwire_core::port::{PacketMemory, RxQueue};
 use tensorwire_dpdk_sys as sys;
 
@@ -25,6 +26,8 @@ pub(crate) struct RxSide {
     view: PacketView,
     marks: bool,
     timestamps: Option<(i32, u64)>,
+    /// Headers that frames come with and that are taken off here, the outermost first.
+    outer: Vec<Outer>,
     /// Packets that the application has.
     with_app: usize,
     /// Buffers of the pool that runs dry first.
@@ -51,6 +54,7 @@ impl RxSide {
         view: PacketView,
         marks: bool,
         timestamps: Option<(i32, u64)>,
+        outer: Vec<Outer>,
     ) -> Self {
         let buffers = view.pools().map(crate::PacketPool::buffers).min().unwrap_or(0);
         Self {
@@ -59,6 +63,7 @@ impl RxSide {
             view,
             marks,
             timestamps,
+            outer,
             with_app: 0,
             buffers,
             received: 0,
@@ -152,6 +157,30 @@ impl<'p> DpdkRx<'p> {
         }
     }
 
+    /// Takes headers off what was just received, as far as they are there: a frame without them
+    /// stays as it is.
+    #[inline(never)] // off the usual path
+    fn unwrap(&self, packets: &mut [PacketDesc]) {
+        for packet in packets {
+            let mbuf = mbuf(packet);
+            for outer in &self.side.outer {
+                // SAFETY: a burst just gave us this mbuf, and nobody else has it.
+                let (data, len) = unsafe { sys::mbuf_data(mbuf) };
+                // SAFETY: the driver wrote `len` bytes there; the mbuf is ours alone, to write to
+                // as well.
+                let frame = unsafe { std::slice::from_raw_parts_mut(data, len) };
+                let Some(cut) = outer.take_off(frame).filter(|cut| *cut < len) else { break };
+                // A header is shorter than 64 bytes.
+                // SAFETY: the mbuf is ours, of one segment, and longer than that.
+                unsafe { sys::twd_cut(mbuf, u16::try_from(cut).unwrap_or(0)) };
+                let whole = packet.take();
+                let left = whole.len().saturating_sub(u32::try_from(cut).unwrap_or(0));
+                // SAFETY: the one token of this mbuf was consumed in the lines before.
+                *packet = unsafe { PacketDesc::claim(whole.handle(), left, whole.flow()) };
+            }
+        }
+    }
+
     /// Receives at most one burst into `out`.
     #[inline]
     fn burst(&mut self, out: &mut [PacketDesc]) -> usize {
@@ -171,6 +200,9 @@ impl<'p> DpdkRx<'p> {
             // SAFETY: the burst gave this mbuf to us alone; nobody writes to it until `release`
             // gives it back.
             *place = unsafe { PacketDesc::claim(handle, packet.len, flow) };
+        }
+        if !self.side.outer.is_empty() {
+            self.unwrap(out.get_mut(..got.into()).unwrap_or_default());
         }
         got.into()
     }

@@ -4,6 +4,9 @@ use std::ffi::c_void;
 use std::ptr;
 
 use tensorwire_core::counters::TxStats;
+use tensorwire_core::flow::{FlowMatch, FlowTable};
+use tensorwire_core::header::{Verify, classify};
+use tensorwire_core::outer::Outer;
 use tensorwire_core::port::{SendError, TxQueue};
 use tensorwire_dpdk_sys as sys;
 
@@ -17,12 +20,57 @@ pub(crate) struct TxSide {
     queue: u16,
     pool: PacketPool,
     mac: Option<[u8; 6]>,
+    wrap: Wrap,
     /// Empty mbufs, taken from the pool in bulk; the first `empty` count.
     stock: Stack,
     /// Filled mbufs that the device has not taken yet, the oldest first.
     filled: Stack,
     sent: u64,
     refused: u64,
+}
+
+/// Headers that frames get here, by flow.
+#[derive(Debug)]
+struct Wrap {
+    /// Flow `n` gets what is in `outer` at `n`.
+    table: FlowTable,
+    outer: Vec<Vec<Outer>>,
+    /// Bytes that the headers of any flow take.
+    room: usize,
+}
+
+impl Wrap {
+    fn new(flows: &[(FlowMatch, Vec<Outer>)]) -> Self {
+        let mut wrap = Self { table: FlowTable::new(), outer: Vec::new(), room: 0 };
+        for (flow, outer) in flows {
+            let id = u32::try_from(wrap.outer.len()).unwrap_or(u32::MAX);
+            // A table that is full, of 64, takes no more: the frames of the rest stay as they are.
+            if wrap.table.push(&FlowMatch { id, ..*flow }).is_ok() {
+                wrap.room = wrap.room.max(outer.iter().map(Outer::grows).sum());
+                wrap.outer.push(outer.clone());
+            }
+        }
+        wrap
+    }
+
+    /// Puts the headers of its flow in front of the frame that begins at byte `room` of `whole`.
+    /// How many bytes of `whole` are in front of them and belong to nothing.
+    fn put(&self, whole: &mut [u8]) -> usize {
+        let mut at = self.room;
+        let frame = whole.get(at..).unwrap_or_default();
+        let header = classify(frame, frame.len(), Verify::None).ok();
+        let flow = header.and_then(|header| self.table.matches(&header));
+        let outer = flow.and_then(|flow| self.outer.get(usize::try_from(flow).ok()?));
+        for outer in outer.into_iter().flatten() {
+            let begin = at.saturating_sub(outer.grows());
+            // A frame whose headers cannot be read has matched no flow.
+            if !whole.get_mut(begin..).is_some_and(|frame| outer.put(frame)) {
+                break;
+            }
+            at = begin;
+        }
+        at
+    }
 }
 
 /// Mbufs that are ours alone.
@@ -55,9 +103,16 @@ impl Stack {
 }
 
 impl TxSide {
-    pub(crate) const fn new(port: u16, queue: u16, pool: PacketPool, mac: Option<[u8; 6]>) -> Self {
+    pub(crate) fn new(
+        port: u16,
+        queue: u16,
+        pool: PacketPool,
+        mac: Option<[u8; 6]>,
+        flows: &[(FlowMatch, Vec<Outer>)],
+    ) -> Self {
         let (stock, filled) = (Stack::EMPTY, Stack::EMPTY);
-        Self { port, queue, pool, mac, stock, filled, sent: 0, refused: 0 }
+        let wrap = Wrap::new(flows);
+        Self { port, queue, pool, mac, wrap, stock, filled, sent: 0, refused: 0 }
     }
 
     /// Gives back what was not sent. Whether anything ever was.
@@ -107,8 +162,9 @@ impl TxSide {
     }
 
     fn send(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
-        let room = self.pool.room_bytes();
-        let bytes = u16::try_from(len).ok().filter(|_| len <= room && len > 0);
+        let front = self.wrap.room;
+        let room = self.pool.room_bytes().saturating_sub(front);
+        let bytes = u16::try_from(len + front).ok().filter(|_| len <= room && len > 0);
         let bytes = bytes.ok_or(SendError::TooLong { len, room })?;
         if self.room() == 0 {
             self.refused += 1;
@@ -125,14 +181,20 @@ impl TxSide {
         }
         // In its place before anything is written: should `fill` panic, it is not lost.
         self.filled.push(mbuf);
-        // SAFETY: `append` says that `len` bytes lie there, in memory that was zero at first and
+        // SAFETY: `append` says that `bytes` bytes lie there, in memory that was zero at first and
         // holds frames since; the mbuf is ours alone.
-        let frame = unsafe { std::slice::from_raw_parts_mut(data, len) };
+        let whole = unsafe { std::slice::from_raw_parts_mut(data, bytes.into()) };
+        let frame = whole.get_mut(front..).unwrap_or_default();
         fill(frame);
         if let Some(mac) = &self.mac
             && let Some(source) = frame.get_mut(6..12)
         {
             source.copy_from_slice(mac);
+        }
+        if front > 0 {
+            let unused = u16::try_from(self.wrap.put(whole)).unwrap_or(0);
+            // SAFETY: an mbuf of ours of one segment, which the frame alone is longer than.
+            unsafe { sys::twd_cut(mbuf, unused) };
         }
         self.sent += 1;
         if self.filled.len == sys::BURST {

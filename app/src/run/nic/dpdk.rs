@@ -1,6 +1,7 @@
 //! Ports by DPDK: what a configuration asks of them, and the ports as the NIC of a run.
 
 use tensorwire_configs::{Address, Config, Receiver, Region, RegionKind, Sender};
+use tensorwire_core::outer::Outer;
 pub use tensorwire_dpdk::BUILT;
 use tensorwire_dpdk::plan::shares_buffers;
 use tensorwire_dpdk::{Buffers, FlowPlan, NicConfig, Pages, PortAddress, RxConfig, TxConfig};
@@ -61,18 +62,24 @@ pub fn lent_bytes(config: &NicConfig) -> Result<usize, String> {
 fn receiver(config: &Config, rx: &Receiver) -> Result<RxConfig, Failure> {
     Ok(RxConfig {
         port: port(&rx.interface, &rx.address)?,
-        buffers: buffers(config, rx.region, 0)?,
+        buffers: buffers(config, rx.region, 0, grows(&rx.outer))?,
         ring: ring("rx_ring", config.settings.rx_ring)?,
-        flows: FlowPlan { flows: rx.reordered().copied().collect(), isolation: rx.flow_isolation },
+        flows: FlowPlan {
+            flows: rx.reordered().copied().collect(),
+            outer: rx.outer.clone(),
+            isolation: rx.flow_isolation,
+        },
     })
 }
 
 fn sender(config: &Config, tx: &Sender) -> Result<TxConfig, Failure> {
+    let front = tx.flows.iter().map(|(_, outer)| grows(outer)).max().unwrap_or(0);
     Ok(TxConfig {
         port: port(&tx.interface, &tx.address)?,
-        buffers: buffers(config, tx.region, super::tx_buf_size(config))?,
+        buffers: buffers(config, tx.region, super::tx_buf_size(config), front)?,
         ring: ring("tx_ring", config.settings.tx_ring)?,
         eth_src: tx.offload_eth_src,
+        flows: tx.flows.clone(),
     })
 }
 
@@ -88,11 +95,22 @@ fn port(name: &str, address: &Address) -> Result<PortAddress, Failure> {
     }
 }
 
-/// The buffers of a region, each of at least `room_bytes`.
-fn buffers(config: &Config, region: usize, room_bytes: usize) -> Result<Buffers, Failure> {
+/// Bytes of headers in front of a frame's own.
+fn grows(outer: &[Outer]) -> usize {
+    outer.iter().map(Outer::grows).sum()
+}
+
+/// The buffers of a region, each of at least `room_bytes`, and of `front` bytes of headers besides.
+fn buffers(
+    config: &Config,
+    region: usize,
+    room_bytes: usize,
+    front: usize,
+) -> Result<Buffers, Failure> {
     let region = config.regions.get(region);
     let region = region.ok_or_else(|| failure(ExitCode::Internal, "a queue without a region"))?;
-    let (pages, frame_bytes) = (pages(region)?, config.geometry.frame_bytes());
+    let (pages, frame_bytes) = (pages(region)?, config.geometry.frame_bytes() + front);
+    let room_bytes = if room_bytes > 0 { room_bytes + front } else { 0 };
     Ok(Buffers { count: region.buffers, frame_bytes, room_bytes, pages })
 }
 
@@ -266,6 +284,9 @@ mod running {
         ));
         if port.rings().0 > 0 {
             talk.say(format_args!("port {name}: {}", port.steering()));
+        }
+        for line in port.headers() {
+            talk.say(format_args!("port {name}: {line}"));
         }
     }
 }

@@ -46,7 +46,8 @@ fn a_start_that_fails_at_any_stage_leaves_nothing() {
         let eal = eal();
         let buffers = pool(&eal, "buffers", 1023, FRAME);
         let queue = Some(QueueConfig { ring: 256, pool: buffers.clone() });
-        let flows = Some(FlowPlan { flows: vec![FlowMatch::any(1)], isolation: true });
+        let flows =
+            Some(FlowPlan { flows: vec![FlowMatch::any(1)], outer: vec![], isolation: true });
         let config = PortConfig { rx: queue.clone(), tx: queue, flows, ..PortConfig::default() };
         let handles = eal.handles();
         for round in 0..3 {
@@ -126,7 +127,7 @@ fn flows_that_a_device_cannot_match_are_matched_in_software() {
             let [a, _b] = ring_pair(&eal, 64).expect("two devices");
             let config = PortConfig {
                 rx: Some(QueueConfig { ring: 64, pool: buffers }),
-                flows: Some(FlowPlan { flows: vec![flow], isolation }),
+                flows: Some(FlowPlan { flows: vec![flow], outer: vec![], isolation }),
                 ..PortConfig::default()
             };
             let port = open(a, config);

@@ -80,10 +80,16 @@ fn memif(folder: &Folder) -> NicConfig {
         ))
     };
     let buffers = Buffers { count: 2047, frame_bytes: FRAME, room_bytes: 0, pages: Pages::Plain };
-    let flows = FlowPlan { flows: vec![], isolation: false };
+    let flows = FlowPlan { flows: vec![], outer: vec![], isolation: false };
     NicConfig {
         rx: Some(RxConfig { port: address(0, "server"), buffers, ring: 1024, flows }),
-        tx: Some(TxConfig { port: address(1, "client"), buffers, ring: 1024, eth_src: false }),
+        tx: Some(TxConfig {
+            port: address(1, "client"),
+            buffers,
+            ring: 1024,
+            eth_src: false,
+            flows: vec![],
+        }),
     }
 }
 
