@@ -7,7 +7,7 @@ use std::{env, thread};
 
 use tensorwire_dpdk::{EalConfig, left_standing};
 
-use crate::support::{FRAME, Folder, Wire, alone, carry, eal, report};
+use crate::support::{FRAME, Folder, Wire, alone, carry, eal, lock, report};
 
 /// What a process holds of the system.
 #[derive(Debug)]
@@ -113,6 +113,7 @@ fn carry_a_little(eal: &tensorwire_dpdk::Eal) {
 
 #[test]
 fn a_hundred_processes_leave_no_file() {
+    let _alone = lock();
     let itself = env::current_exe().expect("this program");
     let places = ["/var/run/dpdk", "/dev/hugepages", "/tmp/dpdk"];
     let files =

@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::port::{PacketMemory, RxQueue, SendError, TxQueue};
@@ -13,7 +14,7 @@ use tensorwire_dpdk::{
 };
 
 /// The environment's name for the test that this process runs.
-const CHILD: &str = "TENSORWIRE_DPDK_TEST";
+pub(crate) const CHILD: &str = "TENSORWIRE_DPDK_TEST";
 
 /// Bytes of a frame of the main job.
 pub(crate) const FRAME: usize = 1240;
@@ -22,6 +23,13 @@ pub(crate) const FRAME: usize = 1240;
 #[expect(clippy::print_stderr, reason = "for people who run the tests")]
 pub(crate) fn report(line: &str) {
     eprintln!("{line}");
+}
+
+/// Held by tests that look at what others may leave for a moment: files, free huge pages.
+pub(crate) fn lock() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    // A test that failed with it is reported as such.
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs `body` in a process of its own; `name` is that of the test, with its module. What the
