@@ -11,7 +11,7 @@ use tensorwire_dpdk_sys as sys;
 
 use crate::eal::Eal;
 use crate::error::{CallError, PortError, undone};
-use crate::port::Stage;
+use crate::stage::Stage;
 
 /// How long a closed memif port is left alone. Its peer's disconnect is handled by a thread of EAL,
 /// which reads the port: in one process out of ten DPDK 22.11 crashes if that comes later.

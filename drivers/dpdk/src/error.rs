@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tensorwire_dpdk_sys as sys;
 
 use crate::config::ElementError;
-use crate::port::Stage;
+use crate::stage::Stage;
 
 /// A call of DPDK that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

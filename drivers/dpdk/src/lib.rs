@@ -37,6 +37,8 @@ mod pool;
 mod port;
 #[cfg(has_dpdk)]
 mod rx;
+#[cfg(has_dpdk)]
+mod stage;
 pub mod storage;
 #[cfg(has_dpdk)]
 mod tx;
@@ -56,9 +58,11 @@ pub use plan::{Buffers, FlowPlan, NicConfig, PortAddress, RxConfig, TxConfig};
 #[cfg(has_dpdk)]
 pub use pool::{PacketPool, PacketView};
 #[cfg(has_dpdk)]
-pub use port::{LinkProbe, Port, PortConfig, QueueConfig, Stage};
+pub use port::{LinkProbe, Port, PortConfig, QueueConfig};
 #[cfg(has_dpdk)]
 pub use rx::DpdkRx;
+#[cfg(has_dpdk)]
+pub use stage::Stage;
 pub use storage::{HostPages, StorageError};
 pub use tensorwire_core::memory::HostMemory;
 #[cfg(has_dpdk)]

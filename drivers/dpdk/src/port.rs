@@ -1,7 +1,6 @@
 //! A port, set up, started, steered, and taken down again in the reverse order.
 
 use std::ffi::c_void;
-use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use crate::flow::{self, Rule, Steering};
 use crate::plan::FlowPlan;
 use crate::pool::{PacketPool, PacketView};
 use crate::rx::{DpdkRx, RxSide};
+use crate::stage::Stage;
 use crate::tx::{DpdkTx, TxSide};
 
 /// How often a port that lingers looks whether its link is still up.
@@ -29,55 +29,6 @@ const ETHERNET_HEADER: usize = 14;
 
 /// The only queue of a port.
 const QUEUE: u16 = 0;
-
-/// What is done to a port on its way up, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stage {
-    /// The device is found or attached.
-    Attach,
-    /// Frames that no rule matches are kept away, where that is wanted.
-    Isolate,
-    /// Queues and options.
-    Configure,
-    /// The device gets to know our memory.
-    Map,
-    /// The receive queue.
-    RxQueue,
-    /// The transmit queue.
-    TxQueue,
-    /// The port starts.
-    Start,
-    /// The steering rules.
-    Steer,
-}
-
-impl Stage {
-    /// All of them that [`Port::open`] goes through.
-    pub const OPEN: [Self; 7] = [
-        Self::Isolate,
-        Self::Configure,
-        Self::Map,
-        Self::RxQueue,
-        Self::TxQueue,
-        Self::Start,
-        Self::Steer,
-    ];
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Attach => "attach",
-            Self::Isolate => "isolate",
-            Self::Configure => "configure",
-            Self::Map => "map",
-            Self::RxQueue => "receive queue",
-            Self::TxQueue => "transmit queue",
-            Self::Start => "start",
-            Self::Steer => "steer",
-        })
-    }
-}
 
 /// A queue.
 #[derive(Clone, Debug)]
