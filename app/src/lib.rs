@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod exit;
 pub mod file;
 pub mod gpu;
+pub mod metrics;
 pub mod model;
 pub mod run;
 pub mod sink;

@@ -1,0 +1,11 @@
+//! What a run shows of itself while it goes on: numbers for Prometheus, on this machine only.
+//!
+//! Every number is a counter or a gauge of the `metrics` crates, made before the run starts and
+//! kept by the one thread that counts it. To show a number is one atomic operation, without a lock
+//! and without an allocation, ten times a second; who asks is answered by a thread of its own.
+
+mod board;
+mod server;
+
+pub use board::{Board, ConsumerBoard, ProducerBoard, SHOWN_EVERY, Seen, SenderBoard};
+pub use server::{Server, ServerError};
