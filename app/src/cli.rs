@@ -1,8 +1,10 @@
 //! The command line: what is asked for, in types. Everything that can be refused without looking at
 //! a file is refused here.
 
+mod service;
 mod trt;
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +12,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tensorwire_configs::Backend;
 
+use service::end_point;
+pub use service::{METRICS_PORT, StatusArgs};
 pub use trt::{
     GpuArgs, MeasureArgs, TrtBuildArgs, TrtCalibrateArgs, TrtCommand, TrtDumpArgs, TrtInspectArgs,
     TrtLintArgs, TrtProfileArgs, TrtSweepArgs, TrtVersionArgs,
@@ -45,6 +49,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Receive, reorder, infer
     Run(Box<RunArgs>),
+    /// Ask a run that answers Prometheus how it is, on one screen
+    Status(StatusArgs),
     /// Measure a stage on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -432,6 +438,12 @@ pub struct RunArgs {
     /// Write a line to this file descriptor once the receiver is ready
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..))]
     pub ready_fd: Option<i32>,
+    /// Answer Prometheus at this port of the loopback interface, or at ADDR:PORT [default: nowhere]
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = end_point)]
+    pub metrics: Option<SocketAddr>,
+    /// After a signal: how long what was received is still worked off; the rest is lost by name
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub drain: Duration,
     /// Destination MAC address of all frames; overrides ETH_DST_ADDR and the configuration
     #[arg(long, value_name = "MAC")]
     pub eth_dst: Option<String>,

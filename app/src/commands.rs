@@ -7,6 +7,7 @@ pub mod export;
 pub mod gpu;
 pub mod prepare;
 pub mod sim;
+pub mod status;
 pub mod trt;
 pub mod validate;
 
@@ -14,7 +15,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use crate::exit::{ExitCode, Failure};
-use crate::talk::plain;
+use crate::talk::{Priority, write_line};
 
 /// Writes data to stdout. Whoever reads it may stop reading: that is no error.
 ///
@@ -33,8 +34,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Says a line on stderr under the name of the program.
 pub fn say(line: &dyn Display) {
-    // A stderr that cannot be written to leaves nobody to tell.
-    let _ = io::stderr().write_all(format!("tensorwire: {}\n", plain(line)).as_bytes());
+    write_line(Priority::Error, format_args!("tensorwire: {line}"));
 }
 
 /// Says each line of a text.

@@ -17,6 +17,8 @@ pub enum ExitCode {
     Warnings,
     /// 1: `sim` saw an invariant broken.
     Invariant,
+    /// 1: `status` saw a run that goes on and loses something.
+    Losing,
     /// 2: the command line is wrong.
     Usage,
     /// 3: the configuration is invalid.
@@ -39,10 +41,11 @@ pub enum ExitCode {
 
 impl ExitCode {
     /// Every way to end, in the order of the codes.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Complete,
         Self::Warnings,
         Self::Invariant,
+        Self::Losing,
         Self::Usage,
         Self::Config,
         Self::Owed,
@@ -59,7 +62,7 @@ impl ExitCode {
     pub const fn code(self) -> u8 {
         match self {
             Self::Complete => 0,
-            Self::Warnings | Self::Invariant => 1,
+            Self::Warnings | Self::Invariant | Self::Losing => 1,
             Self::Usage => 2,
             Self::Config => 3,
             Self::Owed => 4,
@@ -79,6 +82,7 @@ impl fmt::Display for ExitCode {
             Self::Complete => "complete",
             Self::Warnings => "warnings, and warnings are denied",
             Self::Invariant => "an invariant was broken",
+            Self::Losing => "something is lost",
             Self::Usage => "wrong usage",
             Self::Config => "invalid configuration",
             Self::Owed => "images owed",

@@ -15,6 +15,7 @@ pub mod gpu;
 pub mod metrics;
 pub mod model;
 pub mod run;
+pub mod service;
 pub mod sink;
 pub mod talk;
 pub mod trt;

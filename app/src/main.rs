@@ -6,7 +6,9 @@ use std::process;
 use clap::Parser;
 use clap::error::ErrorKind;
 use tensorwire::cli::{BenchCommand, Cli, Command};
-use tensorwire::commands::{self, bench, demo, doctor, export, gpu, prepare, sim, trt, validate};
+use tensorwire::commands::{
+    self, bench, demo, doctor, export, gpu, prepare, sim, status, trt, validate,
+};
 use tensorwire::exit::{ExitCode, Failure};
 use tensorwire::run;
 
@@ -48,6 +50,7 @@ fn dispatch(command: &Command) -> Result<ExitCode, Failure> {
         Command::Schema => validate::schema(),
         Command::Doctor(args) => doctor::doctor(args),
         Command::Run(args) => run::run(args),
+        Command::Status(args) => status::status(args),
         Command::Bench(BenchCommand::Reorder(args)) => bench::bench_reorder(args),
         Command::Sim(args) => sim::sim(args),
         Command::Trt(command) => trt::trt(command),

@@ -19,6 +19,7 @@ pub mod plan;
 pub mod progress;
 pub(crate) mod report;
 pub mod seats;
+mod shown;
 pub mod signals;
 mod stages;
 pub mod steady;
@@ -27,11 +28,13 @@ pub mod tensorrt;
 pub(crate) mod testkit;
 pub mod threads;
 pub mod timed;
+pub mod vitals;
 
 use std::io::{self, Write};
 
 use crate::cli::RunArgs;
 use crate::exit::{ExitCode, Failure};
+use crate::service::Service;
 use crate::sink::Summary;
 use crate::talk::Talk;
 use clock::Clock;
@@ -63,7 +66,13 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 /// A [`Failure`] when the stages cannot be built: nothing was sent or received then.
 pub fn execute(plan: &Plan, args: &RunArgs, stop: &StopRequest) -> Result<Summary, Failure> {
     stop.check()?;
-    stages::execute(plan, args, Clock::start(), stop)
+    let service = Service::open(args.metrics, plan, args.drain)?;
+    let summary = stages::execute(plan, args, Clock::start(), (stop, &service));
+    match &summary {
+        Ok(summary) => service.ended(&summary.verdict()),
+        Err(failure) => service.ended(&failure.reason),
+    }
+    summary
 }
 
 /// Shows a summary: for people on stderr (quiet: the verdict alone, and only where the run is not

@@ -1,7 +1,11 @@
 //! What the program says on stderr. Each line is one write; stdout is data only.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tensorwire_configs::{Config, LogLevel};
@@ -69,13 +73,19 @@ impl Talk {
 
     fn at(self, level: Level, line: fmt::Arguments<'_>) {
         if self.level >= level {
-            write_line(line);
+            let priority = match level {
+                Level::Errors => Priority::Error,
+                Level::Notices => Priority::Notice,
+                Level::Results => Priority::Info,
+                Level::Details => Priority::Debug,
+            };
+            write_line(priority, line);
         }
     }
 
     /// Says one line, always.
     pub fn error(self, line: fmt::Arguments<'_>) {
-        write_line(line);
+        write_line(Priority::Error, line);
     }
 
     /// A writer of its own for whole lines; `None` if quiet.
@@ -98,9 +108,44 @@ impl Talk {
     }
 }
 
+/// How much a line matters: the priorities of syslog (RFC 5424, table 2) that are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// 3
+    Error = 3,
+    /// 5
+    Notice = 5,
+    /// 6
+    Info = 6,
+    /// 7
+    Debug = 7,
+}
+
 /// One line, one write. A stderr that cannot be written to leaves nobody to tell.
-fn write_line(line: fmt::Arguments<'_>) {
-    let _ = io::stderr().write_all((plain(&line) + "\n").as_bytes());
+pub(crate) fn write_line(priority: Priority, line: fmt::Arguments<'_>) {
+    let _ = io::stderr().write_all(prefixed(priority, &plain(&line), journal()).as_bytes());
+}
+
+/// The text as it is written: to the journal each line says how much it matters, as `sd-daemon(3)`
+/// has it. That needs no second connection and no library, and stays readable where the journal
+/// is not; what a line says in numbers, it says as `name=value`.
+fn prefixed(priority: Priority, text: &str, journal: bool) -> String {
+    if !journal {
+        return format!("{text}\n");
+    }
+    let level = priority as u8;
+    text.lines().map(|line| format!("<{level}>{line}\n")).collect()
+}
+
+/// Whether stderr is the journal: `JOURNAL_STREAM` names the device and the inode of its socket.
+fn journal() -> bool {
+    static JOURNAL: OnceLock<bool> = OnceLock::new();
+    *JOURNAL.get_or_init(|| {
+        let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+        let stderr = io::stderr().as_fd().try_clone_to_owned().map(File::from);
+        let about = stderr.and_then(|stderr| stderr.metadata());
+        about.is_ok_and(|about| stream == format!("{}:{}", about.dev(), about.ino()))
+    })
 }
 
 /// `text` with U+FFFD for control characters, line ends apart: it may quote a file, and a file must
@@ -118,6 +163,13 @@ mod tests {
     fn a_quoted_file_cannot_command_the_terminal() {
         let quoted = "a.labels:1: \"\x1b[2J\r\" é\n  2";
         assert_eq!(plain(&quoted), "a.labels:1: \"\u{fffd}[2J\u{fffd}\" é\n  2");
+    }
+
+    #[test]
+    fn the_journal_is_told_how_much_a_line_matters() {
+        assert_eq!(prefixed(Priority::Error, "a\nb", true), "<3>a\n<3>b\n");
+        assert_eq!(prefixed(Priority::Debug, "a", true), "<7>a\n");
+        assert_eq!(prefixed(Priority::Notice, "a\nb", false), "a\nb\n");
     }
 
     fn level(log_level: &str, quiet: bool) -> Level {

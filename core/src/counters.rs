@@ -168,13 +168,15 @@ pub struct DroppedImages {
     pub infer_failed: u64,
     /// The sink could not take them.
     pub sink_failed: u64,
+    /// Still queued when the time for draining was over.
+    pub shutdown: u64,
 }
 
 impl DroppedImages {
     /// All of them together.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.queue_full + self.policy + self.infer_failed + self.sink_failed
+        self.queue_full + self.policy + self.infer_failed + self.sink_failed + self.shutdown
     }
 }
 

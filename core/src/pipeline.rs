@@ -79,6 +79,9 @@ pub struct Link {
 pub struct Signals {
     /// The run is to end: the producer drains and finishes.
     pub stop: Flag,
+    /// The time for draining is over: what the consumer has not begun is lost by name, so that the
+    /// run ends soon. Raised after [`Signals::stop`], if at all.
+    pub hurry: Flag,
     /// Everything that will be sent can be polled by the producer (only where we own the sender).
     /// With a poller between them that is later than on the wire: see
     /// [`Poller::drained`](poller::Poller::drained).
@@ -95,6 +98,7 @@ impl Signals {
     const fn new() -> Self {
         Self {
             stop: Flag::new(),
+            hurry: Flag::new(),
             sender_done: Flag::new(),
             producer_done: Flag::new(),
             consumer_dead: Flag::new(),
@@ -105,6 +109,7 @@ impl Signals {
     fn new() -> Self {
         Self {
             stop: Flag::new(),
+            hurry: Flag::new(),
             sender_done: Flag::new(),
             producer_done: Flag::new(),
             consumer_dead: Flag::new(),

@@ -4,6 +4,8 @@
 //! Losses stand side by side under one name, apart by their cause, so that a sum over a name is a
 //! balance: of `tensorwire_packets_total` it is `tensorwire_packets_offered_total`.
 
+use std::fmt;
+
 use metrics::{Counter, Gauge, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tensorwire_core::counters::{ImageCounters, NicStats, PacketCounters, PartialBy};
@@ -12,8 +14,7 @@ use tensorwire_core::pipeline::producer::ProducerStatus;
 use tensorwire_core::pipeline::transmitter::TransmitCounters;
 use tensorwire_core::time::Nanos;
 
-/// How often a thread shows its numbers.
-pub const SHOWN_EVERY: Nanos = Nanos::from_millis(100);
+use crate::sink::LinkTotals;
 
 /// What the producer sees of the receive side at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,20 @@ pub struct Seen {
     pub nic: NicStats,
     /// Batch buffers: free, and being filled.
     pub buffers: (usize, usize),
+    /// Batches that were reordered and timed, and the time that they took.
+    pub reordered: (u64, Nanos),
+}
+
+/// What the consumer sees at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taken {
+    /// Its counters.
+    pub counters: ConsumerCounters,
+    /// Time spent in inference.
+    pub inferring: Nanos,
+    /// Time from the last packet of a batch to its features, since the start: median and 99th
+    /// percentile; `None` before the first batch.
+    pub delay: Option<(Nanos, Nanos)>,
 }
 
 /// Name, label, and what it is.
@@ -33,6 +48,7 @@ const PACKETS: &str = "tensorwire_packets_total";
 const IMAGES: &str = "tensorwire_images_lost_total";
 const NIC: &str = "tensorwire_nic_lost_total";
 const PARTIAL: &str = "tensorwire_batches_partial_total";
+const DELAY: &str = "tensorwire_last_packet_to_features_seconds";
 
 /// A packet's cause.
 const fn packet(cause: &'static str, of: fn(&Seen) -> u64) -> Row<Seen, u64> {
@@ -48,7 +64,7 @@ const fn partial(by: &'static str, of: fn(&Seen) -> u64) -> Row<Seen, u64> {
 }
 
 /// What only grows on the receive side.
-const RECEIVED: [Row<Seen, u64>; 34] = [
+const RECEIVED: [Row<Seen, u64>; 36] = [
     ("tensorwire_packets_offered_total", None, |s| packets(s).offered),
     packet("placed", |s| packets(s).placed),
     packet("duplicate", |s| packets(s).duplicate),
@@ -64,6 +80,7 @@ const RECEIVED: [Row<Seen, u64>; 34] = [
     packet("other_flow", |s| packets(s).other_flow),
     packet("no_buffer", |s| packets(s).no_buffer),
     packet("early", |s| packets(s).early),
+    ("tensorwire_packets_trimmed_total", None, |s| packets(s).trimmed),
     (NIC, Some(("cause", "missed")), |s| s.nic.missed),
     (NIC, Some(("cause", "errors")), |s| s.nic.errors),
     (NIC, Some(("cause", "no_buffer")), |s| s.nic.no_buffer),
@@ -74,6 +91,7 @@ const RECEIVED: [Row<Seen, u64>; 34] = [
     image("policy", |s| images(s).dropped.policy),
     image("reorder_failed", |s| images(s).dropped.infer_failed),
     ("tensorwire_batches_total", None, |s| s.status.pushed),
+    ("tensorwire_batches_reordered_total", None, |s| s.reordered.0),
     partial("moved", |s| by(s).moved),
     partial("deadline", |s| by(s).deadline),
     partial("pool", |s| by(s).pool),
@@ -86,13 +104,14 @@ const RECEIVED: [Row<Seen, u64>; 34] = [
 ];
 
 /// What goes up and down there, or is no whole number.
-const STANDS: [Row<Seen, f64>; 6] = [
+const STANDS: [Row<Seen, f64>; 7] = [
     ("tensorwire_packets_held", None, |s| float(packets(s).held)),
     ("tensorwire_batch_buffers", Some(("state", "free")), |s| float(s.buffers.0 as u64)),
     ("tensorwire_batch_buffers", Some(("state", "filling")), |s| float(s.buffers.1 as u64)),
     ("tensorwire_producer_waiting", None, |s| float(u64::from(s.status.waiting))),
     ("tensorwire_backlog_packets", None, |s| float(s.status.backlog as u64)),
-    ("tensorwire_producer_blocked_seconds", None, |s| float(s.status.blocked.0) / 1e9),
+    ("tensorwire_producer_blocked_seconds_total", None, |s| seconds(s.status.blocked)),
+    ("tensorwire_reorder_seconds_total", None, |s| seconds(s.reordered.1)),
 ];
 
 /// Gauges are of `f64`: whole up to 2^53.
@@ -101,13 +120,25 @@ const fn float(number: u64) -> f64 {
     number as f64
 }
 
+const fn seconds(time: Nanos) -> f64 {
+    float(time.0) / 1e9
+}
+
 /// What only grows at the consumer.
-const CONSUMED: [Row<ConsumerCounters, u64>; 5] = [
-    ("tensorwire_jobs_total", None, |c| c.jobs),
-    ("tensorwire_inferences_total", None, |c| c.submissions),
-    ("tensorwire_images_delivered_total", None, |c| c.delivered),
-    (IMAGES, Some(("cause", "infer_failed")), |c| c.infer_failed),
-    (IMAGES, Some(("cause", "sink_failed")), |c| c.sink_failed),
+const CONSUMED: [Row<Taken, u64>; 6] = [
+    ("tensorwire_jobs_total", None, |t| t.counters.jobs),
+    ("tensorwire_inferences_total", None, |t| t.counters.submissions),
+    ("tensorwire_images_delivered_total", None, |t| t.counters.delivered),
+    (IMAGES, Some(("cause", "infer_failed")), |t| t.counters.infer_failed),
+    (IMAGES, Some(("cause", "sink_failed")), |t| t.counters.sink_failed),
+    (IMAGES, Some(("cause", "shutdown")), |t| t.counters.shutdown),
+];
+
+/// What is no whole number there.
+const SPENT: [Row<Taken, f64>; 3] = [
+    ("tensorwire_inference_seconds_total", None, |t| seconds(t.inferring)),
+    (DELAY, Some(("quantile", "0.5")), |t| t.delay.map_or(f64::NAN, |(half, _)| seconds(half))),
+    (DELAY, Some(("quantile", "0.99")), |t| t.delay.map_or(f64::NAN, |(_, most)| seconds(most))),
 ];
 
 /// What only grows at the sender.
@@ -119,7 +150,7 @@ const SENT: [Row<TransmitCounters, u64>; 4] = [
 ];
 
 /// Name and help of every number.
-const HELP: [(&str, &str); 24] = [
+const HELP: [(&str, &str); 34] = [
     ("tensorwire_packets_offered_total", "Frames that the NIC handed over."),
     (PACKETS, "Frames by what became of them; with those held their sum is the frames offered."),
     ("tensorwire_packets_held", "Packets that are neither placed nor refuted yet."),
@@ -135,7 +166,17 @@ const HELP: [(&str, &str); 24] = [
         "tensorwire_discontinuities_total",
         "Restarts of the sender, or more than half of the numbers lost.",
     ),
-    ("tensorwire_producer_blocked_seconds", "Time for which the receiver waited for the consumer."),
+    (
+        "tensorwire_producer_blocked_seconds_total",
+        "Time for which the receiver waited for the consumer.",
+    ),
+    ("tensorwire_packets_trimmed_total", "Packets placed although longer than the geometry's."),
+    ("tensorwire_batches_reordered_total", "Batches whose reorder was timed."),
+    ("tensorwire_reorder_seconds_total", "Time that the reorder of these batches took."),
+    ("tensorwire_inference_seconds_total", "Time spent in inference."),
+    (DELAY, "From the last packet of a batch to its features, since the start."),
+    ("tensorwire_stalled_seconds", "For how long nothing has moved that should; 0 if all does."),
+    ("tensorwire_stopping", "1 from the moment at which the end was asked for."),
     ("tensorwire_producer_waiting", "1 while the receiver waits for the consumer."),
     ("tensorwire_backlog_packets", "Packets polled and not looked at yet."),
     ("tensorwire_batch_buffers", "Batch buffers of the producer, by state."),
@@ -145,8 +186,11 @@ const HELP: [(&str, &str); 24] = [
     ("tensorwire_tx_send_failures_total", "Times that the NIC took no frame."),
     ("tensorwire_tx_fill_failures_total", "Frames that could not be made."),
     ("tensorwire_tx_no_burst_polls_total", "Polls that found no room to send."),
+    ("tensorwire_link_up", "1 while the link is up, where somebody can say so."),
+    ("tensorwire_link_downs_total", "Times that the link went down."),
+    ("tensorwire_link_down_seconds_total", "Time for which the link was down."),
     ("tensorwire_ready", "1 once the receiver takes frames."),
-    ("tensorwire_build_info", "1, with the version of the program."),
+    ("tensorwire_build_info", "1, with the version of the program and what it runs."),
 ];
 
 const fn packets(seen: &Seen) -> &PacketCounters {
@@ -168,6 +212,8 @@ static METADATA: Metadata<'static> = Metadata::new("tensorwire", Level::INFO, So
 pub struct Board {
     recorder: PrometheusRecorder,
     ready: Gauge,
+    stalled: Gauge,
+    stopping: Gauge,
 }
 
 /// Those that the producer keeps.
@@ -175,20 +221,61 @@ pub struct Board {
 pub struct ProducerBoard {
     counters: Vec<Counter>,
     gauges: Vec<Gauge>,
-    next: Nanos,
 }
 
 /// Those that the consumer keeps.
 #[derive(Debug)]
 pub struct ConsumerBoard {
     counters: Vec<Counter>,
+    gauges: Vec<Gauge>,
 }
 
 /// Those that the sender keeps.
 #[derive(Debug)]
 pub struct SenderBoard {
     counters: Vec<Counter>,
-    next: Nanos,
+}
+
+/// Those of the links, which the main thread keeps.
+#[derive(Debug)]
+pub struct LinkBoard(Vec<LinkNumbers>);
+
+#[derive(Debug)]
+struct LinkNumbers {
+    up: Gauge,
+    downs: Counter,
+    down: Gauge,
+}
+
+impl LinkBoard {
+    /// Shows what became of the links, in the order in which they were made.
+    pub fn show(&self, links: &[LinkTotals]) {
+        for (numbers, link) in self.0.iter().zip(links) {
+            numbers.up.set(f64::from(u8::from(link.up)));
+            numbers.downs.absolute(link.downs);
+            numbers.down.set(link.down_seconds);
+        }
+    }
+}
+
+/// The text of all numbers, whenever it is asked for.
+#[derive(Clone)]
+pub struct Numbers(PrometheusHandle);
+
+impl fmt::Debug for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Numbers")
+    }
+}
+
+impl Numbers {
+    /// The text, in the format of Prometheus.
+    #[must_use]
+    pub fn render(&self) -> String {
+        // The counters of the `metrics` crates are whole numbers. What counts seconds is a gauge to
+        // them, and a counter to who reads it.
+        self.0.render().replace("_seconds_total gauge\n", "_seconds_total counter\n")
+    }
 }
 
 fn key<T, N>((name, label, _): &Row<T, N>) -> Key {
@@ -197,44 +284,71 @@ fn key<T, N>((name, label, _): &Row<T, N>) -> Key {
 }
 
 impl Board {
-    /// Numbers that nobody keeps yet.
+    /// Numbers that nobody keeps yet. `side` is what runs, `infers` who infers.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(side: &str, infers: &str) -> Self {
         let recorder = PrometheusBuilder::new().build_recorder();
         for (name, help) in HELP {
             // The kind is that of the number when it is made; the help belongs to the name.
             recorder.describe_counter(name.into(), None, help.into());
         }
-        let version = Label::new("version", env!("CARGO_PKG_VERSION"));
-        let info = Key::from_parts("tensorwire_build_info", vec![version]);
+        let labels = vec![
+            Label::new("version", env!("CARGO_PKG_VERSION")),
+            Label::new("mode", side.to_owned()),
+            Label::new("backend", infers.to_owned()),
+        ];
+        let info = Key::from_parts("tensorwire_build_info", labels);
         recorder.register_gauge(&info, &METADATA).set(1.0);
-        let ready = recorder.register_gauge(&Key::from_name("tensorwire_ready"), &METADATA);
-        ready.set(0.0);
-        Self { recorder, ready }
+        let gauge = |name| recorder.register_gauge(&Key::from_name(name), &METADATA);
+        let ready = gauge("tensorwire_ready");
+        let (stalled, stopping) =
+            (gauge("tensorwire_stalled_seconds"), gauge("tensorwire_stopping"));
+        for gauge in [&ready, &stalled, &stopping] {
+            gauge.set(0.0);
+        }
+        Self { recorder, ready, stalled, stopping }
     }
 
     fn counters<T>(&self, rows: &[Row<T, u64>]) -> Vec<Counter> {
         rows.iter().map(|row| self.recorder.register_counter(&key(row), &METADATA)).collect()
     }
 
+    fn gauges<T>(&self, rows: &[Row<T, f64>]) -> Vec<Gauge> {
+        rows.iter().map(|row| self.recorder.register_gauge(&key(row), &METADATA)).collect()
+    }
+
     /// The producer's numbers; to be asked for once.
     #[must_use]
     pub fn producer(&self) -> ProducerBoard {
-        let gauges = STANDS.iter();
-        let gauges = gauges.map(|row| self.recorder.register_gauge(&key(row), &METADATA)).collect();
-        ProducerBoard { counters: self.counters(&RECEIVED), gauges, next: Nanos::ZERO }
+        ProducerBoard { counters: self.counters(&RECEIVED), gauges: self.gauges(&STANDS) }
     }
 
     /// The consumer's numbers; to be asked for once.
     #[must_use]
     pub fn consumer(&self) -> ConsumerBoard {
-        ConsumerBoard { counters: self.counters(&CONSUMED) }
+        ConsumerBoard { counters: self.counters(&CONSUMED), gauges: self.gauges(&SPENT) }
     }
 
     /// The sender's numbers; to be asked for once.
     #[must_use]
     pub fn sender(&self) -> SenderBoard {
-        SenderBoard { counters: self.counters(&SENT), next: Nanos::ZERO }
+        SenderBoard { counters: self.counters(&SENT) }
+    }
+
+    /// The numbers of these links, in their order.
+    #[must_use]
+    pub fn links(&self, links: &[LinkTotals]) -> LinkBoard {
+        let key = |name: &'static str, link: &LinkTotals| {
+            Key::from_parts(name, vec![Label::new("link", link.name.clone())])
+        };
+        let recorder = &self.recorder;
+        let made = |link| LinkNumbers {
+            up: recorder.register_gauge(&key("tensorwire_link_up", link), &METADATA),
+            downs: recorder.register_counter(&key("tensorwire_link_downs_total", link), &METADATA),
+            down: recorder
+                .register_gauge(&key("tensorwire_link_down_seconds_total", link), &METADATA),
+        };
+        LinkBoard(links.iter().map(made).collect())
     }
 
     /// The receiver takes frames from now on.
@@ -242,16 +356,20 @@ impl Board {
         self.ready.set(1.0);
     }
 
-    /// The text of all numbers, whenever it is asked for.
-    #[must_use]
-    pub fn handle(&self) -> PrometheusHandle {
-        self.recorder.handle()
+    /// For how long nothing has moved that should.
+    pub fn stalled(&self, time: Nanos) {
+        self.stalled.set(seconds(time));
     }
-}
 
-impl Default for Board {
-    fn default() -> Self {
-        Self::new()
+    /// The end was asked for.
+    pub fn stopping(&self) {
+        self.stopping.set(1.0);
+    }
+
+    /// The text of all numbers.
+    #[must_use]
+    pub fn numbers(&self) -> Numbers {
+        Numbers(self.recorder.handle())
     }
 }
 
@@ -261,51 +379,33 @@ fn show<T>(rows: &[Row<T, u64>], counters: &[Counter], seen: &T) {
     }
 }
 
-/// Whether `next` has come; if so, it is moved on.
-fn due(next: &mut Nanos, now: Nanos) -> bool {
-    if now < *next {
-        return false;
+fn stand<T>(rows: &[Row<T, f64>], gauges: &[Gauge], seen: &T) {
+    for ((.., of), gauge) in rows.iter().zip(gauges) {
+        gauge.set(of(seen));
     }
-    *next = now.plus(SHOWN_EVERY);
-    true
 }
 
 impl ProducerBoard {
-    /// Shows what `seen` says, if it is time to.
-    #[inline]
-    pub fn show_at(&mut self, now: Nanos, seen: impl FnOnce() -> Seen) {
-        if due(&mut self.next, now) {
-            self.show(&seen());
-        }
-    }
-
     /// Shows what was seen.
     #[inline(never)]
     pub fn show(&self, seen: &Seen) {
         show(&RECEIVED, &self.counters, seen);
-        for ((.., of), gauge) in STANDS.iter().zip(&self.gauges) {
-            gauge.set(of(seen));
-        }
+        stand(&STANDS, &self.gauges, seen);
     }
 }
 
 impl ConsumerBoard {
     /// Shows what was counted.
-    pub fn show(&self, counters: &ConsumerCounters) {
-        show(&CONSUMED, &self.counters, counters);
+    #[inline(never)]
+    pub fn show(&self, taken: &Taken) {
+        show(&CONSUMED, &self.counters, taken);
+        stand(&SPENT, &self.gauges, taken);
     }
 }
 
 impl SenderBoard {
-    /// Shows what was counted, if it is time to.
-    #[inline]
-    pub fn show_at(&mut self, now: Nanos, counters: &TransmitCounters) {
-        if due(&mut self.next, now) {
-            self.show(counters);
-        }
-    }
-
     /// Shows what was counted.
+    #[inline(never)]
     pub fn show(&self, counters: &TransmitCounters) {
         show(&SENT, &self.counters, counters);
     }

@@ -1,4 +1,4 @@
-//! The end point: `GET /metrics` over HTTP/1.1, on the loopback interface alone.
+//! The end point: `GET /metrics` over HTTP/1.1, on the loopback interface unless told otherwise.
 //!
 //! One request a connection, one connection at a time, each within two seconds and eight kilobytes:
 //! whoever asks slowly or at length keeps others waiting that long and no longer, and the run not
@@ -6,13 +6,13 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use metrics_exporter_prometheus::PrometheusHandle;
+use super::Numbers;
 
 /// The longest request that is read, in bytes.
 const LONGEST: usize = 8192;
@@ -32,37 +32,36 @@ pub struct Server {
 /// Why there is no end point.
 #[derive(Debug)]
 pub struct ServerError {
-    port: u16,
+    address: SocketAddr,
     error: io::Error,
 }
 
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "127.0.0.1:{} cannot be listened on: {}", self.port, self.error)
+        write!(f, "{} cannot be listened on: {}", self.address, self.error)
     }
 }
 
 impl std::error::Error for ServerError {}
 
 impl Server {
-    /// Listens on `port` of the loopback interface (0: one that is free) and answers with what
-    /// `numbers` renders.
+    /// Listens at `address` (port 0: one that is free) and answers with what `numbers` renders.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when the port is taken, or no thread can be made.
-    pub fn start(port: u16, numbers: PrometheusHandle) -> Result<Self, ServerError> {
-        let failed = |error| ServerError { port, error };
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+    /// [`ServerError`] when the port is taken, the address is not ours, or no thread can be made.
+    pub fn start(address: SocketAddr, numbers: Numbers) -> Result<Self, ServerError> {
+        let failed = |error| ServerError { address, error };
+        let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new()
             .name("tw-metrics".to_owned())
             .spawn(move || serve(&listener, &numbers, &stopped))
             .map_err(failed)?;
-        Ok(Self { address, stop, thread: Some(thread) })
+        Ok(Self { address: bound, stop, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -83,7 +82,7 @@ impl Drop for Server {
     }
 }
 
-fn serve(listener: &TcpListener, numbers: &PrometheusHandle, stop: &AtomicBool) {
+fn serve(listener: &TcpListener, numbers: &Numbers, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         match listener.accept() {
             // What cannot be answered was not asked any more.
@@ -114,7 +113,7 @@ fn request(stream: &mut TcpStream, stop: &AtomicBool) -> io::Result<Option<Strin
     Ok(text.lines().next().map(str::to_owned))
 }
 
-fn answer(mut stream: TcpStream, numbers: &PrometheusHandle, stop: &AtomicBool) -> io::Result<()> {
+fn answer(mut stream: TcpStream, numbers: &Numbers, stop: &AtomicBool) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let line = request(&mut stream, stop)?;
@@ -143,8 +142,19 @@ fn answer(mut stream: TcpStream, numbers: &PrometheusHandle, stop: &AtomicBool) 
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
     use crate::metrics::Board;
+
+    /// A port that is free.
+    fn any() -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+    }
+
+    fn board() -> Board {
+        Board::new("rx", "none")
+    }
 
     fn ask(server: &Server, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(server.address()).expect("it listens");
@@ -156,8 +166,8 @@ mod tests {
 
     #[test]
     fn the_numbers_are_given_to_who_asks_and_to_nobody_else() {
-        let board = Board::new();
-        let server = Server::start(0, board.handle()).expect("a port");
+        let board = board();
+        let server = Server::start(any(), board.numbers()).expect("a port");
         assert!(server.address().ip().is_loopback());
         let text = ask(&server, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         let (head, body) = text.split_once("\r\n\r\n").expect("a head");
@@ -185,7 +195,7 @@ mod tests {
 
     #[test]
     fn who_asks_and_says_nothing_delays_nobody_for_ever_and_the_end_not_at_all() {
-        let server = Server::start(0, Board::new().handle()).expect("a port");
+        let server = Server::start(any(), board().numbers()).expect("a port");
         let silent = TcpStream::connect(server.address()).expect("it listens");
         let text = ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n");
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
@@ -195,10 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_taken_is_named() {
-        let server = Server::start(0, Board::new().handle()).expect("a port");
-        let port = server.address().port();
-        let error = Server::start(port, Board::new().handle()).expect_err("taken");
-        assert!(error.to_string().starts_with(&format!("127.0.0.1:{port} cannot")), "{error}");
+    fn an_address_that_cannot_be_had_is_named() {
+        let server = Server::start(any(), board().numbers()).expect("a port");
+        let taken = server.address();
+        let error = Server::start(taken, board().numbers()).expect_err("taken");
+        assert!(error.to_string().starts_with(&format!("{taken} cannot")), "{error}");
+        // Of TEST-NET-1 (RFC 5737): of no machine.
+        let foreign = SocketAddr::from(([192, 0, 2, 1], 9474));
+        let error = Server::start(foreign, board().numbers()).expect_err("not ours");
+        assert!(error.to_string().starts_with("192.0.2.1:9474 cannot"), "{error}");
     }
 }

@@ -18,6 +18,11 @@ impl<'a, S> Progress<'a, S> {
     }
 
     /// The sink.
+    pub const fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The sink.
     pub fn into_inner(self) -> S {
         self.inner
     }

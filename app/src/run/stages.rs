@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::process;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
@@ -40,12 +41,14 @@ use super::signals::StopRequest;
 use super::steady::{Start, settle};
 use super::tensorrt::{self, Job, TensorRt};
 use super::threads::{
-    Readiness, Seat, Watch, consume, linger_on_wire, outcome, poll, produce, transmit,
+    Readiness, Seat, Transmitted, Watch, consume, linger_on_wire, outcome, poll, produce, transmit,
 };
 use super::timed::Timed;
-use super::{machines, nic, output, report};
+use super::vitals::Vitals;
+use super::{machines, nic, output, report, shown};
 use crate::cli::RunArgs;
 use crate::exit::{ExitCode, Failure, Owed};
+use crate::service::{Keeper, Service};
 use crate::sink::{FeatureSink, Summary, TimedSink};
 
 /// Runs the plan: opens the NIC, builds everything, starts the threads, waits, and adds up.
@@ -53,10 +56,10 @@ pub(super) fn execute(
     plan: &Plan,
     args: &RunArgs,
     clock: Clock,
-    stop: &StopRequest,
+    (stop, service): (&StopRequest, &Service),
 ) -> Result<Summary, Failure> {
     let seats = Seats::here(&plan.config, plan.fused, args.no_pin, plan.talk)?;
-    let run = Run { plan, args, clock, stop, seats };
+    let run = Run { plan, args, clock, stop, seats, service };
     match &plan.nic {
         NicPlan::Software(config) => {
             let refused = |error: NicError| failure(ExitCode::Device, error.to_string());
@@ -92,6 +95,7 @@ struct Run<'a> {
     clock: Clock,
     stop: &'a StopRequest,
     seats: Seats,
+    service: &'a Service,
 }
 
 /// The stages that a receiver has behind its NIC.
@@ -178,6 +182,7 @@ impl Run<'_> {
             rebuild: if self.args.no_rebuild { Rebuild::Refused } else { Rebuild::Allowed },
             talk: &plan.talk,
         };
+        self.service.loading("loading or building the engine");
         let (stage, shape) = tensorrt.load(model, parts, &job, self.stop)?;
         Ok(Backend::TensorRt(Box::new(stage), shape))
     }
@@ -206,11 +211,13 @@ impl Run<'_> {
         let (pool, end) = (stages.pool, stages.producer_end);
         let crew = Crew {
             signals: end.signals(),
-            seats: self.seats.clone(),
+            seats: &self.seats,
             clock: self.clock,
             joined: N::JOINED,
             progress: &progress,
             links,
+            vitals: &Vitals::new(),
+            service: self.service,
         };
         let started = self.clock.now();
         let left = if self.plan.fused {
@@ -253,14 +260,18 @@ impl Run<'_> {
         let started = clock.now();
         let limit = machines::time_limit(self.args).map(|limit| started.plus(limit));
         let (mut watch, start) = (Watch::new(), &Start::new(clock));
+        let vitals = &Vitals::new();
+        let mut keeper = self.service.keeper(vitals, false, false);
         let ended = thread::scope(|scope| {
             let _guard = start.guard();
             let seat = &self.seats.transmitter;
-            let body = watch.guard(move || transmit(seat, (signals, start), clock, transmitter));
+            let show = shown::sender(self.service, vitals, true);
+            let seated = (signals, start);
+            let body = watch.guard(move || transmit(seat, seated, clock, transmitter, show));
             let sender = spawn(scope, seat, body)?;
             let stop = |_: &Failure| signals.stop.set();
             self.begin(start, 1, None, || !sender.is_finished()).inspect_err(stop)?;
-            let device = self.supervise(watch, &mut links, signals, || {
+            let device = self.supervise(watch, (&mut links, &mut keeper), signals, || {
                 limit.is_some_and(|limit| clock.now() >= limit)
             });
             Ok((outcome("tw-sender", sender.join()).map(Some), device))
@@ -330,9 +341,10 @@ impl Run<'_> {
         R: RxQueue + Send + 'p,
         T: TxQueue + Send,
     {
-        let (seats, clock, signals) = (&crew.seats, crew.clock, crew.signals);
+        let (seats, clock, signals) = (crew.seats, crew.clock, crew.signals);
         let bar = self.plan.talk.progress(self.expected(), "images", "images");
         let (mut watch, start) = (Watch::new(), &Start::new(clock));
+        let mut keeper = self.service.keeper(crew.vitals, poller.is_some(), true);
         // The producer ends when the sender has, and with a poller between them it is the poller
         // that knows when nothing of it is on its way any more.
         let on_wire = Flag::new();
@@ -345,11 +357,14 @@ impl Run<'_> {
             // flag that ends those before it, and nobody waits for a start any more.
             let _guard = start.guard();
             let seat = &seats.consumer;
-            let body = watch.guard(move || consume(seat, (signals, start), consumer));
+            let show = shown::consumer(self.service, crew.vitals);
+            let body = watch.guard(move || consume(seat, (signals, start), consumer, show));
             let consumer = spawn(scope, seat, body)?;
             let seat = &seats.producer;
+            let show = shown::producer(self.service, crew.vitals);
             let body = watch.guard(move || {
-                let left = produce(seat, (signals, start), clock, producer, log.as_ref(), early);
+                let (seated, log) = ((signals, start), log.as_ref());
+                let left = produce(seat, seated, clock, producer, log, early, show);
                 if let Ok((producer, _)) = &left {
                     close(producer.rx());
                 }
@@ -360,29 +375,19 @@ impl Run<'_> {
             let polling = match poller.zip(seats.poller.as_ref()) {
                 None => None,
                 Some((poller, seat)) => {
+                    let show = shown::poller(crew.vitals);
+                    let seated = (signals, start);
                     let body =
-                        watch.guard(move || poll(seat, (signals, start), sent, readiness, poller));
+                        watch.guard(move || poll(seat, seated, sent, readiness, poller, show));
                     Some(spawn(scope, seat, body).inspect_err(stop)?)
                 }
             };
-            let sending = match transmitter {
-                None => None,
-                Some(transmitter) => {
-                    let seat = &seats.transmitter;
-                    let linger = (!crew.joined).then_some(quiesce_wait(&self.plan.config));
-                    let body = watch.guard(move || {
-                        let left = transmit(seat, (signals, start), clock, transmitter);
-                        linger_on_wire(signals, clock, linger);
-                        sent.set();
-                        left
-                    });
-                    Some(spawn(scope, seat, body).inspect_err(stop)?)
-                }
-            };
+            let sending = self.sending(scope, &crew, (&mut watch, start, sent), transmitter)?;
             let threads = 2 + usize::from(polling.is_some()) + usize::from(sending.is_some());
             let alive = || !producer.is_finished() && !consumer.is_finished();
             self.begin(start, threads, early, alive).inspect_err(stop)?;
-            let device = self.supervise(watch, &mut crew.links, signals, || {
+            let eyes = (&mut crew.links, &mut keeper);
+            let device = self.supervise(watch, eyes, signals, || {
                 bar.set_position(crew.progress.get());
                 producer.is_finished()
             });
@@ -425,7 +430,7 @@ impl Run<'_> {
     fn supervise(
         &self,
         watch: Watch,
-        links: &mut Links,
+        (links, keeper): (&mut Links, &mut Keeper<'_>),
         signals: &Signals,
         mut over: impl FnMut() -> bool,
     ) -> Result<(), Failure> {
@@ -437,8 +442,20 @@ impl Run<'_> {
             if over() || self.stop.requested() || device.is_err() {
                 signals.stop.set();
             }
+            self.look(keeper, links, signals);
         });
         device
+    }
+
+    /// Lets the service look at the run. One that does not end in time ends with the process: a
+    /// thread that hangs in a call cannot be ended otherwise, and nothing can be added up.
+    fn look(&self, keeper: &mut Keeper<'_>, links: &Links, signals: &Signals) {
+        let now = self.clock.now();
+        keeper.links(now, links);
+        if let Err(failure) = keeper.look(now, self.stop.requested(), signals) {
+            self.plan.talk.error(format_args!("tensorwire: {}", failure.reason));
+            process::exit(failure.exit.code().into());
+        }
     }
 
     /// From threads that are there to a receiver that is ready.
@@ -468,11 +485,38 @@ impl Run<'_> {
         }
     }
 
+    /// Starts the sender, if there is one; `sent` is raised when all that it sent must have come.
+    fn sending<'scope, 'env, T: TxQueue + Send + 'scope>(
+        &self,
+        scope: &'scope thread::Scope<'scope, 'env>,
+        crew: &Crew<'env>,
+        (watch, start, sent): (&mut Watch, &'env Start, &'env Flag),
+        transmitter: Option<RunTransmitter<'env, T>>,
+    ) -> Result<Option<Running<'scope, Transmitted>>, Failure>
+    where
+        'env: 'scope,
+    {
+        let Some(transmitter) = transmitter else { return Ok(None) };
+        let (signals, clock) = (crew.signals, crew.clock);
+        let seats = crew.seats;
+        let seat = &seats.transmitter;
+        let linger = (!crew.joined).then_some(quiesce_wait(&self.plan.config));
+        let show = shown::sender(crew.service, crew.vitals, false);
+        let body = watch.guard(move || {
+            let left = transmit(seat, (signals, start), clock, transmitter, show);
+            linger_on_wire(signals, clock, linger);
+            sent.set();
+            left
+        });
+        spawn(scope, seat, body).inspect_err(|_| signals.stop.set()).map(Some)
+    }
+
     /// Says that the receiver can take frames. This is the one place where readiness is declared:
     /// from here on the loops are in their steady state.
     fn announce(&self, start: &Start) {
         start.ready();
         self.plan.talk.result(format_args!("tensorwire: ready"));
+        self.service.ready(self.plan.talk);
         if let Some(mut ready) = self.plan.ready.as_ref()
             && let Err(error) = ready.write_all(b"ready\n")
         {
@@ -481,21 +525,26 @@ impl Run<'_> {
     }
 }
 
-type RunReorder<'a> = Recorded<Timed<ReorderStage<'a>>>;
+pub(super) type RunReorder<'a> = Recorded<Timed<ReorderStage<'a>>>;
 pub(super) type RunProducer<'a, Q> = Producer<'a, Q, RunReorder<'a>>;
 pub(super) type RunInfer<'a> = Awaited<Timed<Backend<'a>>>;
-type RunConsumer<'a> = Consumer<'a, RunInfer<'a>, Progress<'a, RunSink>>;
+pub(super) type RunConsumer<'a> = Consumer<'a, RunInfer<'a>, Progress<'a, RunSink>>;
 type RunTransmitter<'a, T> = Transmitter<Faulty<T>, &'a Frames>;
+
+/// A thread of a run, with the end that the watch has noticed.
+type Running<'scope, R> = ScopedJoinHandle<'scope, thread::Result<Result<R, Failure>>>;
 
 /// What all threads of a receiving run share.
 struct Crew<'a> {
     signals: &'a Signals,
-    seats: Seats,
+    seats: &'a Seats,
     clock: Clock,
     /// See [`Nic::JOINED`].
     joined: bool,
     progress: &'a Published,
     links: Links,
+    vitals: &'a Vitals,
+    service: &'a Service,
 }
 
 fn no_end(side: &str) -> Failure {

@@ -101,15 +101,16 @@ impl Drop for DeadOnPanic<'_> {
     }
 }
 
-/// Runs the consumer to its end.
+/// Runs the consumer to its end; `show` is called after each step.
 ///
 /// # Errors
 ///
 /// A [`Failure`] when the thread cannot be seated; the producer is told.
-pub fn consume<I: Infer, S: Sink>(
+pub fn consume<'a, I: Infer, S: Sink>(
     seat: &Seat,
     (signals, start): (&Signals, &Start),
-    mut consumer: Consumer<'_, I, S>,
+    mut consumer: Consumer<'a, I, S>,
+    mut show: impl FnMut(Nanos, &Consumer<'a, I, S>),
 ) -> Result<Consumed<I, S>, Failure> {
     let _guard = DeadOnPanic(signals);
     if let Err(failure) = seat.take(start) {
@@ -117,7 +118,11 @@ pub fn consume<I: Infer, S: Sink>(
         return Err(failure);
     }
     let mut meter = start.meter();
-    drive(seat.waiting, &mut meter, |_| consumer.step());
+    drive(seat.waiting, &mut meter, |now| {
+        let next = consumer.step();
+        show(now, &consumer);
+        next
+    });
     let cost = meter.cost(seat.name);
     let (counters, failure) = (*consumer.counters(), consumer.failure());
     let (infer, sink) = consumer.into_parts();
@@ -180,7 +185,7 @@ fn discard_early<'a, Q: RxQueue, O: Reorder>(
 
 /// Runs the producer to its end, and writes down what it meets if there is a `log`. The caller
 /// takes the last buffers back once the consumer has ended too. `early`: packets may have come
-/// before it is ready, and somebody waits until it is.
+/// before it is ready, and somebody waits until it is. `show` is called after each step.
 ///
 /// # Errors
 ///
@@ -193,6 +198,7 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
     mut producer: Producer<'a, Q, O>,
     log: Option<&SharedLog>,
     early: Option<&Readiness>,
+    mut show: impl FnMut(Nanos, &Producer<'a, Q, O>),
 ) -> Result<(Producer<'a, Q, O>, Option<LoopCost>), Failure> {
     let seated = seat.take(start);
     if seated.is_err() {
@@ -211,7 +217,11 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
     early.inspect(|readiness| readiness.started.set());
     let mut meter = start.meter();
     let Some(log) = log else {
-        drive(seat.waiting, &mut meter, |now| producer.step(now));
+        drive(seat.waiting, &mut meter, |now| {
+            let next = producer.step(now);
+            show(now, &producer);
+            next
+        });
         let cost = meter.cost(seat.name);
         return seated.map(|()| (producer, cost));
     };
@@ -219,6 +229,7 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
     drive(seat.waiting, &mut meter, |now| {
         let next = producer.step(now);
         record(now, &producer);
+        show(now, &producer);
         next
     });
     let cost = meter.cost(seat.name);
@@ -232,6 +243,7 @@ pub fn produce<'a, Q: RxQueue, O: Reorder>(
 
 /// Runs the poller of a split receive side to its end, and gives it back. `sent` is raised when all
 /// frames are on the wire; the producer is told when all that came of them is on its way to it.
+/// `show` is called after each step.
 ///
 /// # Errors
 ///
@@ -242,24 +254,26 @@ pub fn poll<'a, Q: RxQueue>(
     sent: &Flag,
     readiness: &Readiness,
     mut poller: Poller<'a, Q>,
+    mut show: impl FnMut(Nanos),
 ) -> Result<(Poller<'a, Q>, Option<LoopCost>), Failure> {
     let seated = seat.take(start);
     if seated.is_err() {
         signals.stop.set();
     }
     let mut meter = start.meter();
-    drive(seat.waiting, &mut meter, |_| {
+    drive(seat.waiting, &mut meter, |now| {
         let next = poller.step_until(sent, signals);
         if poller.drained() {
             readiness.emptied.set();
         }
+        show(now);
         next
     });
     let cost = meter.cost(seat.name);
     seated.map(|()| (poller, cost))
 }
 
-/// Runs the sender to its end, or until the run stops.
+/// Runs the sender to its end, or until the run stops; `show` is called after each step.
 ///
 /// # Errors
 ///
@@ -269,6 +283,7 @@ pub fn transmit<T: TxQueue, F: FrameSource>(
     (signals, start): (&Signals, &Start),
     clock: Clock,
     mut transmitter: Transmitter<T, F>,
+    mut show: impl FnMut(Nanos, &TransmitCounters),
 ) -> Result<Transmitted, Failure> {
     let seated = seat.take(start);
     if seated.is_err() {
@@ -279,7 +294,12 @@ pub fn transmit<T: TxQueue, F: FrameSource>(
     let mut meter = start.meter();
     drive(seat.waiting, &mut meter, |now| {
         // Nobody may be left to receive what the wire still holds, so it is not waited for.
-        if signals.stop.get() { Next::Done } else { transmitter.step(now) }
+        if signals.stop.get() {
+            return Next::Done;
+        }
+        let next = transmitter.step(now);
+        show(now, transmitter.counters());
+        next
     });
     let cost = meter.cost(seat.name);
     let end = transmitter.end().or(Some(TransmitEnd::Stopped));

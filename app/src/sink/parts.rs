@@ -71,6 +71,8 @@ pub struct Dropped {
     pub infer_failed: u64,
     /// The sink could not take them.
     pub sink_failed: u64,
+    /// Still queued when the time for draining was over (`--drain`).
+    pub shutdown: u64,
 }
 
 impl From<DroppedImages> for Dropped {
@@ -80,6 +82,7 @@ impl From<DroppedImages> for Dropped {
             policy: of.policy,
             infer_failed: of.infer_failed,
             sink_failed: of.sink_failed,
+            shutdown: of.shutdown,
         }
     }
 }
@@ -88,7 +91,7 @@ impl Dropped {
     /// All of them together.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.queue_full + self.policy + self.infer_failed + self.sink_failed
+        self.queue_full + self.policy + self.infer_failed + self.sink_failed + self.shutdown
     }
 }
 

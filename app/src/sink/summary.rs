@@ -265,6 +265,7 @@ impl Summary {
         self.images.delivered = consumer.delivered;
         self.images.dropped.infer_failed = consumer.infer_failed;
         self.images.dropped.sink_failed = consumer.sink_failed;
+        self.images.dropped.shutdown = consumer.shutdown;
         self.images.expected = self.images.sum();
     }
 
@@ -296,6 +297,7 @@ impl Summary {
             dropped: Dropped {
                 infer_failed: images.dropped.infer_failed + self.images.dropped.infer_failed,
                 sink_failed: images.dropped.sink_failed + self.images.dropped.sink_failed,
+                shutdown: images.dropped.shutdown + self.images.dropped.shutdown,
                 ..images.dropped
             },
             pending: images.pending.saturating_sub(returned),

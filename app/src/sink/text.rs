@@ -150,7 +150,7 @@ impl Summary {
         let (images, dropped) = (&self.images, &self.images.dropped);
         lines.line(format_args!(
             "images: expected={} delivered={} damaged={} missing={} dropped={} [queue_full={} \
-             policy={} infer_failed={} sink_failed={}] unfinished={}",
+             policy={} infer_failed={} sink_failed={} shutdown={}] unfinished={}",
             images.expected,
             images.delivered,
             images.damaged,
@@ -160,6 +160,7 @@ impl Summary {
             dropped.policy,
             dropped.infer_failed,
             dropped.sink_failed,
+            dropped.shutdown,
             images.unfinished
         ));
         ranges(lines, "damaged", &self.damaged_ranges, self.truncated.damaged_ranges);

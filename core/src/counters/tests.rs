@@ -51,7 +51,8 @@ fn every_fate_of_a_slot_is_in_the_balance_once() {
 fn every_reason_is_in_the_totals_once() {
     let partial = PartialBy { moved: 1, deadline: 2, pool: 4, discontinuity: 8, shutdown: 16 };
     assert_eq!(partial.total(), 31);
-    let dropped = DroppedImages { queue_full: 1, policy: 2, infer_failed: 4, sink_failed: 8 };
+    let dropped =
+        DroppedImages { queue_full: 1, policy: 2, infer_failed: 4, sink_failed: 8, shutdown: 0 };
     assert_eq!(dropped.total(), 15);
     let images = ImageCounters {
         delivered: 16,

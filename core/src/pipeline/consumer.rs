@@ -25,7 +25,12 @@ pub struct ConsumerCounters {
     pub infer_failed: u64,
     /// Whole images that the sink did not take.
     pub sink_failed: u64,
+    /// Whole images that were given up because the time for draining was over.
+    pub shutdown: u64,
 }
+
+/// The counter of whole images that go back without a result.
+type Lost = fn(&mut ConsumerCounters) -> &mut u64;
 
 /// Why a consumer takes no more jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +168,10 @@ impl<'a, I: Infer, S: Sink> Consumer<'a, I, S> {
             return Next::Done;
         }
         if self.failure.is_some() {
-            return self.wind_up();
+            return self.wind_up(|counters| &mut counters.infer_failed);
+        }
+        if self.end.signals.hurry.get() {
+            return self.wind_up(|counters| &mut counters.shutdown);
         }
         // Read before the pop: a job pushed before the flag was raised is then seen.
         let producer_done = self.end.signals.producer_done.get();
@@ -298,21 +306,27 @@ impl<'a, I: Infer, S: Sink> Consumer<'a, I, S> {
         }
     }
 
-    /// After a fatal failure: what is pending is still delivered, what is queued is counted and
-    /// its buffers go back, until the producer has ended.
-    fn wind_up(&mut self) -> Next {
+    /// The inference stage.
+    pub const fn infer(&self) -> &I {
+        &self.infer
+    }
+
+    /// After a fatal failure, or when the time for draining is over: what is pending is still
+    /// delivered, what is queued is counted as `lost` and its buffers go back, until the producer
+    /// has ended.
+    fn wind_up(&mut self, lost: Lost) -> Next {
         if self.report(Report::Drain) {
             return Next::Again;
         }
         let producer_done = self.end.signals.producer_done.get();
         if let Some(current) = self.current.take() {
-            self.counters.infer_failed += left(&current, self.images_per_batch);
+            *lost(&mut self.counters) += left(&current, self.images_per_batch);
             self.free(current.burst.refused());
             return Next::Again;
         }
         if let Some(job) = self.end.jobs.pop() {
             self.counters.jobs += 1;
-            self.counters.infer_failed += u64::from(job.whole.count());
+            *lost(&mut self.counters) += u64::from(job.whole.count());
             self.free(job.burst.discard());
             return Next::Again;
         }

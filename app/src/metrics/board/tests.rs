@@ -18,6 +18,7 @@ fn nothing_seen() -> Seen {
         },
         nic: NicStats::default(),
         buffers: (0, 0),
+        reordered: (0, Nanos::ZERO),
     }
 }
 
@@ -37,9 +38,10 @@ fn sum(text: &str, name: &str) -> f64 {
 
 #[test]
 fn every_number_has_a_help_and_every_help_a_number() {
-    let board = Board::new();
-    let _kept = (board.producer(), board.consumer(), board.sender());
-    let text = board.handle().render();
+    let board = Board::new("both", "none");
+    let link = LinkTotals { name: "eth0".to_owned(), ..LinkTotals::default() };
+    let _kept = (board.producer(), board.consumer(), board.sender(), board.links(&[link]));
+    let text = board.numbers().render();
     for (name, help) in HELP {
         assert!(text.contains(&format!("# HELP {name} {help}\n")), "{name}\n{text}");
     }
@@ -49,7 +51,7 @@ fn every_number_has_a_help_and_every_help_a_number() {
 
 #[test]
 fn the_causes_of_a_packet_add_up_to_what_was_offered() {
-    let board = Board::new();
+    let board = Board::new("both", "none");
     let kept = board.producer();
     let packets = PacketCounters {
         placed: 1,
@@ -76,7 +78,13 @@ fn the_causes_of_a_packet_add_up_to_what_was_offered() {
     let images = ImageCounters {
         damaged: 1,
         missing: 2,
-        dropped: DroppedImages { queue_full: 4, policy: 8, infer_failed: 16, sink_failed: 0 },
+        dropped: DroppedImages {
+            queue_full: 4,
+            policy: 8,
+            infer_failed: 16,
+            sink_failed: 0,
+            shutdown: 0,
+        },
         unfinished: 32,
         pending: 64,
         delivered: 0,
@@ -88,33 +96,45 @@ fn the_causes_of_a_packet_add_up_to_what_was_offered() {
         ..nothing_seen().status
     };
     kept.show(&Seen { status, buffers: (3, 2), ..nothing_seen() });
-    let text = board.handle().render();
+    let text = board.numbers().render();
     let all = sum(&text, PACKETS) + value(&text, "tensorwire_packets_held");
     assert!((all - value(&text, "tensorwire_packets_offered_total")).abs() < 0.5, "{text}");
     assert!((sum(&text, IMAGES) - 63.0).abs() < 0.5, "{text}");
     assert!((value(&text, "tensorwire_images_handed_total") - 64.0).abs() < 0.5);
-    assert!((value(&text, "tensorwire_producer_blocked_seconds") - 1.5).abs() < 1e-9);
+    assert!((value(&text, "tensorwire_producer_blocked_seconds_total") - 1.5).abs() < 1e-9);
     assert!((value(&text, "tensorwire_batch_buffers{state=\"free\"}") - 3.0).abs() < 1e-9);
 }
 
 #[test]
-fn a_thread_shows_its_numbers_ten_times_a_second_and_takes_no_memory_for_it() {
-    let board = Board::new();
-    let (mut producer, consumer, mut sender) = (board.producer(), board.consumer(), board.sender());
-    let mut looks = 0;
-    let counters = TransmitCounters { sent: 7, ..TransmitCounters::default() };
+fn what_counts_seconds_is_a_counter_and_what_has_a_unit_names_it() {
+    let board = Board::new("both", "none");
+    let link = LinkTotals { name: "eth0".to_owned(), ..LinkTotals::default() };
+    let _kept = (board.producer(), board.consumer(), board.sender(), board.links(&[link]));
+    let text = board.numbers().render();
+    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = line.split_once(' ').expect("a name and its type");
+        assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+        let base = name.strip_prefix("tensorwire_").expect("the prefix");
+        assert!(base.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{line}");
+        assert!(!base.contains("_ms") && !base.contains("_us"), "{line}: base units");
+    }
+    assert!(text.contains("tensorwire_build_info{version="), "{text}");
+}
+
+#[test]
+fn to_show_numbers_takes_no_memory() {
+    let board = Board::new("both", "none");
+    let (producer, consumer, sender) = (board.producer(), board.consumer(), board.sender());
     let taken = allocation_counter::measure(|| {
-        for ms in 0..1000 {
-            producer.show_at(Nanos::from_millis(ms), || {
-                looks += 1;
-                nothing_seen()
-            });
-            sender.show_at(Nanos::from_millis(ms), &counters);
-            consumer.show(&ConsumerCounters { delivered: ms, ..ConsumerCounters::default() });
+        for sent in 0..1000 {
+            producer.show(&nothing_seen());
+            let counters = ConsumerCounters { delivered: sent, ..ConsumerCounters::default() };
+            consumer.show(&Taken { counters, ..Taken::default() });
+            sender.show(&TransmitCounters { sent, ..TransmitCounters::default() });
         }
     });
-    assert_eq!((looks, taken.count_total), (10, 0));
-    let text = board.handle().render();
+    assert_eq!(taken.count_total, 0);
+    let text = board.numbers().render();
     assert!((value(&text, "tensorwire_images_delivered_total") - 999.0).abs() < 0.5);
-    assert!((value(&text, "tensorwire_tx_frames_total") - 7.0).abs() < 0.5);
+    assert!((value(&text, "tensorwire_tx_frames_total") - 999.0).abs() < 0.5);
 }

@@ -23,7 +23,7 @@ active_seconds=1.00 => 224.00 img/s (excludes 1.00 s before first batch)
 inference only: 9596.34 img/s
 receive only: 30.70 Gb/s of payload
 images: expected=256 delivered=252 damaged=3 missing=1 dropped=0 [queue_full=0 policy=0 \
-infer_failed=0 sink_failed=0] unfinished=0
+infer_failed=0 sink_failed=0 shutdown=0] unfinished=0
 damaged images: 7, 15–16
 missing images: 31
 partial batches: moved=1 deadline=1 pool=0 discontinuity=0 shutdown=0 (cut_by_timeout=1)

@@ -313,6 +313,7 @@ fn machines() {
         Consumer::<'static, Device, Device>::buffers,
         Consumer::<'static, Device, Device>::into_parts,
         Consumer::<'static, Device, Device>::sink,
+        Consumer::<'static, Device, Device>::infer,
         Consumer::<'static, Device, Device>::step,
         SplitLink::new,
         SplitLink::<8>::with_slots,

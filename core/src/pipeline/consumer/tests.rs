@@ -195,6 +195,37 @@ fn fates(script: Script) -> ((u64, u64, u64, u64), Option<ConsumerFailure>) {
     ((c.submissions, c.delivered, c.infer_failed, c.sink_failed), failure)
 }
 
+/// The time for draining ends after some steps: what was begun is delivered, the rest of the batch
+/// and what is queued is lost by name, every buffer comes back, and the run ends.
+#[test]
+fn what_is_queued_when_the_time_is_over_is_lost_by_name() {
+    for (steps, delivered, lost) in [(0, 0, 7), (1, 2, 5), (2, 4, 3), (4, 6, 1), (5, 7, 0)] {
+        let mut pool = BurstPool::new(3).expect("a pool");
+        let mut link = Box::new(Link::new());
+        let (mut producer, end) = link.split(4, 3).expect("a link");
+        let signals = producer.signals();
+        push_jobs(&mut pool, &mut producer);
+        let stage = Stage { script: Script::default(), submissions: 0, pending: VecDeque::new() };
+        let mut consumer = Consumer::new(end, stage, Kept::default(), BATCH, SIZE);
+        for _ in 0..steps {
+            assert_eq!(consumer.step(), Next::Again);
+        }
+        signals.hurry.set();
+        signals.producer_done.set();
+        let mut more = 0..10;
+        while consumer.step() != Next::Done {
+            more.next().expect("it ends soon");
+        }
+        let counters = *consumer.counters();
+        assert_eq!((counters.delivered, counters.shutdown), (delivered, lost), "{steps}");
+        assert!(consumer.infer().pending.is_empty() && !signals.consumer_dead.get());
+        while let Some(burst) = producer.returns.pop() {
+            pool.put(burst).expect("a buffer of the pool");
+        }
+        assert_eq!(pool.free(), 3);
+    }
+}
+
 #[test]
 fn each_sub_batch_with_a_whole_image_is_inferred_and_delivered_in_order() {
     for lazy in [false, true] {
