@@ -73,7 +73,9 @@ fn assert_whole(output: &Output, images: u64, frames: u64) {
         assert_eq!(number(&summary, path), expected, "{path}: {summary:#}");
     }
     // What the drivers say agrees, to the frame; the software NIC has none.
-    if let ports @ [receiver, ..] = summary["ports"].as_array().expect("a list").as_slice() {
+    let ports = summary["ports"].as_array().expect("a list");
+    assert_eq!(ports.is_empty(), !output.stderr.contains("DPDK "), "{}", output.stderr);
+    if let ports @ [receiver, ..] = ports.as_slice() {
         assert_eq!(driver(receiver, "rx_good_packets"), frames);
         assert_eq!(driver(receiver, "rx_missed_errors"), 0);
         assert_eq!(ports.last().map(|sender| driver(sender, "tx_good_packets")), Some(frames));
@@ -307,6 +309,30 @@ fn failed_starts_say_why_and_leave_nothing() {
     let output = broken.tensorwire(&["run", "c.yaml", "--no-pin", "--backend", "onnx"]);
     assert!(matches!(output.code, Some(5 | 7)), "{:?}: {}", output.code, output.stderr);
     assert_nothing_left(&there);
+}
+
+/// The receiver takes back what is in the ring when its peer leaves: the sender waits for it.
+#[test]
+fn two_processes_over_memif_lose_nothing_at_the_end() {
+    if !with_dpdk("dpdk: two processes") {
+        return;
+    }
+    let place = Workplace::new();
+    for (name, role) in [("rx", "server"), ("tx", "client")] {
+        let yaml = Yaml::shipped(&format!("resnet50_{name}_veth.yaml"));
+        place.write(&format!("{name}.yaml"), yaml.set("address", memif(&place, role)));
+    }
+    let args = ["prepare", "--synthetic", "5", "--num-images", "64", "--config", "tx.yaml"];
+    let _ = place.tensorwire(&args).expect_code(0);
+    for _ in 0..3 {
+        let args = ["run", "rx.yaml", "--no-pin", "--json", "--backend", "none"];
+        let mut receiver = place.start(&[&args[..], &["--expected-images", "64"]].concat());
+        receiver.wait_until_ready();
+        let sender = place.tensorwire(&["run", "tx.yaml", "--no-pin", "--json"]).expect_code(0);
+        let received = receiver.wait().expect_code(0).json();
+        assert_eq!(number(&received, "/packets/placed"), 64 * 128, "{received:#}");
+        assert_eq!(number(&sender.json(), "/tx/sent"), 64 * 128);
+    }
 }
 
 #[test]

@@ -7,13 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use tensorwire_core::limits::HEADER_BYTES;
 use tensorwire_core::memory::MemoryKind;
-use tensorwire_dpdk::{
-    Buffers, DpdkNic, FlowPlan, HostMemory, HostPages, NicConfig, NicError, Pages, PoolError,
-    PortAddress, RxConfig, TxConfig,
-};
+use tensorwire_dpdk::{DpdkNic, HostMemory, HostPages, NicError, PoolError};
 use tensorwire_dpdk_sys as sys;
 
-use crate::support::{FRAME, Folder, alone, carry, cores};
+use crate::support::{FRAME, Folder, alone, carry, cores, memif_nic};
 
 /// What a lender saw when its memory came back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,35 +68,13 @@ impl Drop for Lender {
     }
 }
 
-fn memif(folder: &Folder) -> NicConfig {
-    let socket = folder.path().join("m.sock");
-    let address = |number: u32, role: &str| {
-        PortAddress::Virtual(format!(
-            "net_memif{number},role={role},id=0,rsize=10,socket={},socket-abstract=no",
-            socket.display()
-        ))
-    };
-    let buffers = Buffers { count: 2047, frame_bytes: FRAME, room_bytes: 0, pages: Pages::Plain };
-    let flows = FlowPlan { flows: vec![], outer: vec![], isolation: false };
-    NicConfig {
-        rx: Some(RxConfig { port: address(0, "server"), buffers, ring: 1024, flows }),
-        tx: Some(TxConfig {
-            port: address(1, "client"),
-            buffers,
-            ring: 1024,
-            eth_src: false,
-            flows: vec![],
-        }),
-    }
-}
-
 /// Every payload lies in what was lent, and the lender has it back when nothing of DPDK knows of it
 /// any more: port closed, range forgotten, then freed.
 #[test]
 fn packets_lie_in_the_lenders_memory_and_it_comes_back_last() {
     alone("lent::packets_lie_in_the_lenders_memory_and_it_comes_back_last", || {
         let (folder, back) = (Folder::new(), Arc::default());
-        let config = memif(&folder);
+        let config = memif_nic(&folder);
         let bytes = config.rx_storage_bytes().expect("a size");
         let lender = Lender::new(bytes, "net_memif0", &back);
         let region = lender.base().as_ptr().addr()..lender.base().as_ptr().addr() + lender.len();
@@ -128,7 +103,8 @@ fn a_lender_that_lends_too_little_is_refused() {
     alone("lent::a_lender_that_lends_too_little_is_refused", || {
         let (folder, back) = (Folder::new(), Arc::default());
         let lender = Lender::new(4096, "net_memif0", &back);
-        let refused = DpdkNic::open(&memif(&folder), cores(), Some(lender)).expect_err("too small");
+        let refused =
+            DpdkNic::open(&memif_nic(&folder), cores(), Some(lender)).expect_err("too small");
         assert!(matches!(refused, NicError::Pool(PoolError::Storage { given: 4096, .. })));
         assert_eq!(back.lock().expect("no panic").len(), 1);
     });

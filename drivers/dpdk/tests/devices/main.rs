@@ -10,6 +10,8 @@ mod failures;
 #[cfg(has_dpdk)]
 mod frames;
 #[cfg(has_dpdk)]
+mod headers;
+#[cfg(has_dpdk)]
 mod huge;
 #[cfg(has_dpdk)]
 mod lent;

@@ -9,8 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::port::{PacketMemory, RxQueue, SendError, TxQueue};
 use tensorwire_dpdk::{
-    Device, DpdkRx, DpdkTx, Eal, EalConfig, HostPages, PacketPool, PoolSpec, Port, PortConfig,
-    QueueConfig, left_standing, ring_pair,
+    Buffers, Device, DpdkRx, DpdkTx, Eal, EalConfig, FlowPlan, HostPages, NicConfig, PacketPool,
+    Pages, PoolSpec, Port, PortAddress, PortConfig, QueueConfig, RxConfig, TxConfig, left_standing,
+    ring_pair,
 };
 
 /// The environment's name for the test that this process runs.
@@ -176,6 +177,29 @@ impl Wire {
         let tx = self.tx.split().1.expect("a transmit queue");
         let rx = self.rx.split().0.expect("a receive queue");
         (tx, rx)
+    }
+}
+
+/// A receiver and a sender on two ports joined by memif; the socket is in `folder`.
+pub(crate) fn memif_nic(folder: &Folder) -> NicConfig {
+    let socket = folder.path().join("m.sock");
+    let address = |number: u32, role: &str| {
+        PortAddress::Virtual(format!(
+            "net_memif{number},role={role},id=0,rsize=10,socket={},socket-abstract=no",
+            socket.display()
+        ))
+    };
+    let buffers = Buffers { count: 2047, frame_bytes: FRAME, room_bytes: 0, pages: Pages::Plain };
+    let flows = FlowPlan { flows: vec![], outer: vec![], isolation: false };
+    NicConfig {
+        rx: Some(RxConfig { port: address(0, "server"), buffers, ring: 1024, flows }),
+        tx: Some(TxConfig {
+            port: address(1, "client"),
+            buffers,
+            ring: 1024,
+            eth_src: false,
+            flows: vec![],
+        }),
     }
 }
 
