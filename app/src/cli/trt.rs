@@ -37,6 +37,9 @@ pub struct TrtBuildArgs {
     /// What it computes in
     #[arg(long, value_name = "fp32|fp16|int8", default_value = "fp16")]
     pub precision: String,
+    /// Ranges of int8 (`trt calibrate`), for a model without Q/DQ nodes; TensorRT 8 to 10
+    #[arg(long, value_name = "TABLE")]
+    pub calibration: Option<PathBuf>,
     /// Least, best and largest batch
     #[arg(long, value_name = "MIN,OPT,MAX", value_delimiter = ',', default_value = "1,32,256")]
     pub batch: Vec<u32>,
@@ -103,6 +106,9 @@ pub struct TrtProfileArgs {
     #[arg(long, value_name = "N", default_value_t = 32)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub batch: u32,
+    /// Wait after each layer, so that one that fails is named; slower
+    #[arg(long)]
+    pub sync: bool,
     /// How it is timed
     #[command(flatten)]
     pub measure: MeasureArgs,
@@ -111,9 +117,12 @@ pub struct TrtProfileArgs {
 /// `trt sweep`.
 #[derive(Debug, Args)]
 pub struct TrtSweepArgs {
-    /// The engine: one of ours, or a plain plan
+    /// The engine: one of ours, or a plain plan; with --dummy-ranges an ONNX model
     #[arg(value_name = "ENGINE")]
     pub engine: PathBuf,
+    /// Build an int8 engine of a model without ranges, time it, drop it; TensorRT 8 to 10
+    #[arg(long)]
+    pub dummy_ranges: bool,
     /// Batch sizes
     #[arg(long, value_name = "N,N…", value_delimiter = ',')]
     #[arg(default_value = "1,2,4,8,16,32,64,128,256")]

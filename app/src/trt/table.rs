@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use tensorwire_tensorrt::measure::{LayerTime, Point};
+use tensorwire_tensorrt::measure::{LayerTime, Point, percentile};
 
 /// A layer with its time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -111,6 +111,10 @@ pub struct SweepRow {
     pub p99_ms: f64,
     /// Images in a second, over all runs.
     pub images_per_s: f64,
+    /// Half of all copies of the inputs from pinned memory of the host take at most this, in ms.
+    pub copy_in_ms: f64,
+    /// The same of the outputs, to it.
+    pub copy_out_ms: f64,
 }
 
 impl SweepRow {
@@ -124,6 +128,8 @@ impl SweepRow {
             p95_ms: point.percentile(95),
             p99_ms: point.percentile(99),
             images_per_s: point.images_per_s(),
+            copy_in_ms: percentile(&point.copies_in, 50),
+            copy_out_ms: percentile(&point.copies_out, 50),
         }
     }
 }
@@ -138,28 +144,34 @@ pub fn full_at(rows: &[SweepRow]) -> Option<u32> {
 /// Rows in words.
 #[must_use]
 pub fn sweep(rows: &[SweepRow]) -> String {
-    let mut text = "  batch    p50 ms    p90 ms    p95 ms    p99 ms   images/s\n".to_owned();
+    let mut text =
+        "  batch    p50 ms    p90 ms    p95 ms    p99 ms   images/s   copy in  copy out\n"
+            .to_owned();
     for row in rows {
-        let SweepRow { images, p50_ms, p90_ms, p95_ms, p99_ms, images_per_s } = row;
+        let SweepRow { images, p50_ms, p90_ms, p95_ms, p99_ms, images_per_s, .. } = row;
+        let SweepRow { copy_in_ms, copy_out_ms, .. } = row;
         text += &format!(
             "{images:>7} {p50_ms:>9.3} {p90_ms:>9.3} {p95_ms:>9.3} {p99_ms:>9.3} \
-             {images_per_s:>10.0}\n"
+             {images_per_s:>10.0} {copy_in_ms:>9.3} {copy_out_ms:>9.3}\n"
         );
     }
     if let Some(images) = full_at(rows) {
         text += &format!("the GPU is full from batch {images} on (95 % of the best rate)\n");
     }
-    text
+    text + "the inference alone; copies (ms, median) are of pinned host memory, timed apart\n"
 }
 
 /// The same for a spreadsheet.
 #[must_use]
 pub fn sweep_csv(rows: &[SweepRow]) -> String {
-    let mut text = "images,p50_ms,p90_ms,p95_ms,p99_ms,images_per_s\n".to_owned();
+    let mut text =
+        "images,p50_ms,p90_ms,p95_ms,p99_ms,images_per_s,copy_in_ms,copy_out_ms\n".to_owned();
     for row in rows {
-        let SweepRow { images, p50_ms, p90_ms, p95_ms, p99_ms, images_per_s } = row;
+        let SweepRow { images, p50_ms, p90_ms, p95_ms, p99_ms, images_per_s, .. } = row;
+        let SweepRow { copy_in_ms, copy_out_ms, .. } = row;
         text += &format!(
-            "{images},{p50_ms:.6},{p90_ms:.6},{p95_ms:.6},{p99_ms:.6},{images_per_s:.1}\n"
+            "{images},{p50_ms:.6},{p90_ms:.6},{p95_ms:.6},{p99_ms:.6},{images_per_s:.1},\
+             {copy_in_ms:.6},{copy_out_ms:.6}\n"
         );
     }
     text
@@ -169,11 +181,25 @@ pub fn sweep_csv(rows: &[SweepRow]) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// What was measured on an H200 with TensorRT 8.6, fp16 with a graph.
+    const ZERO: SweepRow = SweepRow {
+        images: 0,
+        p50_ms: 0.0,
+        p90_ms: 0.0,
+        p95_ms: 0.0,
+        p99_ms: 0.0,
+        images_per_s: 0.0,
+        copy_in_ms: 0.0,
+        copy_out_ms: 0.0,
+    };
+
+    /// What was measured on an H200 with TensorRT 8.6, fp16 with a graph; the copies are made up.
     pub(crate) fn rows() -> Vec<SweepRow> {
         let row = |(images, rate): (u32, f64)| {
             let ms = f64::from(images) / rate * 1e3;
-            SweepRow { images, p50_ms: ms, p90_ms: ms, p95_ms: ms, p99_ms: ms, images_per_s: rate }
+            let [p50_ms, p90_ms, p95_ms, p99_ms] = [ms; 4];
+            let (copy_in_ms, copy_out_ms, images_per_s) = (0.25, 0.0625, rate);
+            let row = SweepRow { images, p50_ms, p90_ms, p95_ms, p99_ms, images_per_s, ..ZERO };
+            SweepRow { copy_in_ms, copy_out_ms, ..row }
         };
         [(1, 2096.0), (8, 14430.0), (32, 30688.0), (128, 36237.0), (256, 37174.0)].map(row).into()
     }
@@ -184,7 +210,8 @@ pub(crate) mod tests {
         assert_eq!(full_at(&[]), None);
         let text = sweep(&rows());
         assert!(text.contains("     32     1.043"), "{text}");
-        assert!(text.ends_with("the GPU is full from batch 128 on (95 % of the best rate)\n"));
+        assert!(text.contains("     30688     0.250     0.062\n"), "{text}");
+        assert!(text.contains("the GPU is full from batch 128 on (95 % of the best rate)\n"));
         assert_eq!(sweep_csv(&rows()).lines().count(), 6);
     }
 

@@ -49,14 +49,82 @@ private:
 };
 #endif
 
-uint32_t network_flags() {
+bool implicit_int8(twt_build const &build) {
+    return build.table_kind != TWT_TABLE_NONE || build.dummy_range > 0.0F;
+}
+
+#if TWT_IMPLICIT_INT8
+// All of it is on its way out of the library, and the versions that have it have nothing else.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+// Hands a table over, and no batch: what the table does not name gets no range.
+template <typename Calibrator>
+class Table final : public Calibrator {
+public:
+    explicit Table(twt_build const &build) : data_(build.table), size_(build.table_size) {}
+
+    int32_t getBatchSize() const noexcept override { return 1; }
+
+    bool getBatch(void *[], char const *[], int32_t) noexcept override { return false; }
+
+    void const *readCalibrationCache(std::size_t &length) noexcept override {
+        length = size_;
+        return data_;
+    }
+
+    void writeCalibrationCache(void const *, std::size_t) noexcept override {}
+
+private:
+    void const *data_;
+    std::size_t size_;
+};
+
+std::unique_ptr<nvinfer1::IInt8Calibrator> table_of(twt_build const &build) {
+    switch (build.table_kind) {
+        case TWT_TABLE_ENTROPY:
+            return std::make_unique<Table<nvinfer1::IInt8EntropyCalibrator2>>(build);
+        case TWT_TABLE_MIN_MAX:
+            return std::make_unique<Table<nvinfer1::IInt8MinMaxCalibrator>>(build);
+        default:
+            return nullptr;
+    }
+}
+
+void set_range(nvinfer1::ITensor *tensor, float range) {
+    bool const real = tensor != nullptr && (tensor->getType() == nvinfer1::DataType::kFLOAT ||
+                                            tensor->getType() == nvinfer1::DataType::kHALF);
+    if (real && !tensor->setDynamicRange(-range, range)) {
+        throw twt::Failure{TWT_CONFIG, std::string("a range is refused for ") + tensor->getName()};
+    }
+}
+
+void set_ranges(INetworkDefinition &network, float range) {
+    for (int32_t i = 0; i < network.getNbInputs(); ++i) {
+        set_range(network.getInput(i), range);
+    }
+    for (int32_t i = 0; i < network.getNbLayers(); ++i) {
+        nvinfer1::ILayer *layer = network.getLayer(i);
+        for (int32_t j = 0; j < layer->getNbOutputs(); ++j) {
+            set_range(layer->getOutput(j), range);
+        }
+    }
+}
+#endif
+
+uint32_t network_flags(twt_build const &build) {
+    // Implicit int8 is the library's choice of types, which a strongly typed network forbids.
+    [[maybe_unused]] bool const strong = !implicit_int8(build);
     uint32_t flags = 0;
 #if TWT_EXPLICIT_BATCH
     flags |= 1U << static_cast<uint32_t>(nvinfer1::NetworkDefinitionCreationFlag::kEXPLICIT_BATCH);
 #endif
 #if TWT_STRONG_ON_REQUEST
     // For fp32 too: the model's own types are what was asked for.
-    flags |= 1U << static_cast<uint32_t>(nvinfer1::NetworkDefinitionCreationFlag::kSTRONGLY_TYPED);
+    if (strong) {
+        flags |=
+            1U << static_cast<uint32_t>(nvinfer1::NetworkDefinitionCreationFlag::kSTRONGLY_TYPED);
+    }
 #endif
     return flags;
 }
@@ -64,17 +132,25 @@ uint32_t network_flags() {
 void set_precision(IBuilderConfig &config, twt_build const &build) {
     // fp32 means fp32: ten bits of mantissa are not it.
     config.clearFlag(nvinfer1::BuilderFlag::kTF32);
-#if TWT_WEAK_TYPES
-    if (build.precision != TWT_FP32) {
+#if TWT_IMPLICIT_INT8
+    bool const weak = TWT_WEAK_TYPES || implicit_int8(build);
+    if (weak && build.precision != TWT_FP32) {
         config.setFlag(nvinfer1::BuilderFlag::kFP16);
     }
-    if (build.precision == TWT_INT8) {
+    if (weak && build.precision == TWT_INT8) {
         config.setFlag(nvinfer1::BuilderFlag::kINT8);
     }
 #else
-    (void)build;
+    if (implicit_int8(build)) {
+        throw twt::Failure{TWT_UNSUPPORTED,
+                           "this TensorRT takes int8 from the model's own Q/DQ nodes alone"};
+    }
 #endif
 }
+
+#if TWT_IMPLICIT_INT8
+#pragma GCC diagnostic pop
+#endif
 
 void set_targets(IBuilderConfig &config, twt_build const &build) {
     if (build.nb_targets == 0) {
@@ -177,7 +253,7 @@ void build_plan(twt_library &library, twt_build const &build, twt_bytes *plan, t
     if (builder == nullptr) {
         throw library.log.failure(TWT_NO_BUILDER, "the library gives no builder");
     }
-    std::unique_ptr<INetworkDefinition> network(builder->createNetworkV2(network_flags()));
+    std::unique_ptr<INetworkDefinition> network(builder->createNetworkV2(network_flags(build)));
     std::unique_ptr<IBuilderConfig> config(builder->createBuilderConfig());
     if (network == nullptr || config == nullptr) {
         throw library.log.failure(TWT_NO_BUILDER, "the builder gives no network");
@@ -187,6 +263,19 @@ void build_plan(twt_library &library, twt_build const &build, twt_bytes *plan, t
     set_precision(*config, build);
     set_targets(*config, build);
     set_profile(*builder, *config, build, library.log);
+#if TWT_IMPLICIT_INT8
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    // Asked during the build, so it lives as long.
+    std::unique_ptr<nvinfer1::IInt8Calibrator> const table = table_of(build);
+    if (table != nullptr) {
+        config->setInt8Calibrator(table.get());
+    }
+    if (build.dummy_range > 0.0F) {
+        set_ranges(*network, build.dummy_range);
+    }
+#pragma GCC diagnostic pop
+#endif
 #if TWT_TIMING_CACHE
     // A cache of another version is refused with a logged error; the build then starts without one.
     std::unique_ptr<nvinfer1::ITimingCache> cache(

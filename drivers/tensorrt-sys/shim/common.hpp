@@ -129,7 +129,10 @@ struct twt_library {
     // The maker of parsers; loads the library of the parser at its first call.
     using ParserMaker = void *(*)(void *, void *, int);
     ParserMaker parser();
+    // What the parser's library says of itself.
+    int32_t parser_version();
 
 private:
     ParserMaker make_parser_ = nullptr;
+    int32_t (*parser_version_)() = nullptr;
 };

@@ -80,15 +80,22 @@ twt_library::ParserMaker twt_library::parser() {
         void *handle = load(parser_name.c_str());
         make_parser_ =
             find<ParserMaker>(handle, parser_name.c_str(), "createNvOnnxParser_INTERNAL");
+        parser_version_ =
+            find<int32_t (*)()>(handle, parser_name.c_str(), "getNvOnnxParserVersion");
     }
     return make_parser_;
+}
+
+int32_t twt_library::parser_version() {
+    parser();
+    return parser_version_();
 }
 
 extern "C" {
 
 void twt_header_version(twt_versions *out) {
-    *out = twt_versions{twt::header_version(), 0,           TWT_RTX,
-                        TWT_PROGRESS,          TWT_TIMING_CACHE, TWT_TARGETS};
+    *out = twt_versions{twt::header_version(), 0,           TWT_RTX,          TWT_PROGRESS,
+                        TWT_TIMING_CACHE,      TWT_TARGETS, TWT_IMPLICIT_INT8};
 }
 
 const char *twt_default_library(void) { return LIBRARY; }
@@ -113,6 +120,13 @@ int32_t twt_open(const char *library, const char *parser, twt_log_fn log, void *
         made->make_runtime =
             find<void *(*)(void *, int32_t)>(handle, name, "createInferRuntime_INTERNAL");
         *out = made.release();
+    });
+}
+
+int32_t twt_parser_version(twt_library *library, int32_t *version, twt_error *error) {
+    return twt::guarded(error, [&] {
+        twt::require(library != nullptr && version != nullptr, "a null pointer");
+        *version = library->parser_version();
     });
 }
 

@@ -44,6 +44,13 @@ enum twt_precision {
     TWT_INT8 = 2  /* by the Q/DQ nodes of the model, the rest as TWT_FP16 */
 };
 
+/* Which of the library's calibrators a table is of; by the first line of the table. */
+enum twt_table {
+    TWT_TABLE_NONE = 0,
+    TWT_TABLE_ENTROPY = 1, /* EntropyCalibration2 */
+    TWT_TABLE_MIN_MAX = 2  /* MinMaxCalibration */
+};
+
 #define TWT_MAX_DIMS 8
 #define TWT_ERROR_BYTES 1024
 
@@ -65,6 +72,7 @@ typedef struct twt_versions {
     int32_t has_progress; /* build progress is reported, and can be stopped */
     int32_t has_timing_cache;
     int32_t has_targets; /* compute capabilities can be named, without a GPU */
+    int32_t has_implicit_int8; /* ranges of int8 can come from outside the model */
 } twt_versions;
 
 /* severity: 0 internal error, 1 error, 2 warning, 3 info, 4 verbose. A logged error is no failure. It may
@@ -96,6 +104,11 @@ typedef struct twt_build {
     size_t timing_cache_size;
     twt_progress_fn progress; /* NULL: none; must return */
     void *progress_user;
+    /* int8 without Q/DQ nodes; TWT_UNSUPPORTED where the version takes it from the model alone. */
+    const void *table;
+    size_t table_size;
+    int32_t table_kind; /* twt_table */
+    float dummy_range;  /* above 0: every value has this range, for timings only */
 } twt_build;
 
 typedef struct twt_tensor {
@@ -127,6 +140,8 @@ void twt_close(twt_library *library);
 int32_t twt_build_plan(twt_library *library, const twt_build *build, twt_bytes *plan,
                        twt_bytes *timing_cache, twt_error *error);
 void twt_bytes_free(twt_bytes *bytes);
+/* Version of the ONNX parser's interface; loads the parser. */
+int32_t twt_parser_version(twt_library *library, int32_t *version, twt_error *error);
 
 int32_t twt_load(twt_library *library, const void *plan, size_t size, twt_engine **out,
                  twt_error *error);
@@ -147,6 +162,8 @@ int32_t twt_context_shape(twt_context *context, const char *input, const int64_t
 int32_t twt_context_address(twt_context *context, const char *tensor, uint64_t address,
                             twt_error *error);
 int32_t twt_context_enqueue(twt_context *context, void *stream, twt_error *error);
+/* Not 0: the library waits after each layer, and logs the one that failed. */
+void twt_context_debug_sync(twt_context *context, int32_t on);
 /* `layer` is called for every layer when an inference is done; NULL: off. It must return. */
 void twt_context_profiler(twt_context *context, twt_layer_fn layer, void *user);
 

@@ -29,6 +29,8 @@
 #endif
 // Two contexts may share a profile only on request; later versions always allow it.
 #define TWT_SHARING_ON_REQUEST (!TWT_RTX && NV_TENSORRT_MAJOR < 10)
+// Ranges of int8 can come from outside the model: a calibration table, or one range for everything.
+#define TWT_IMPLICIT_INT8 (!TWT_RTX && NV_TENSORRT_MAJOR < 11)
 #define TWT_PROGRESS (TWT_RTX || NV_TENSORRT_MAJOR >= 10)
 // RTX times nothing when it builds; its run-time cache is another thing.
 #define TWT_TIMING_CACHE (!TWT_RTX)

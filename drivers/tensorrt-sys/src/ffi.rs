@@ -30,6 +30,10 @@ pub const TWT_FP32: i32 = 0;
 pub const TWT_FP16: i32 = 1;
 pub const TWT_INT8: i32 = 2;
 
+pub const TWT_TABLE_NONE: i32 = 0;
+pub const TWT_TABLE_ENTROPY: i32 = 1;
+pub const TWT_TABLE_MIN_MAX: i32 = 2;
+
 pub const TWT_MAX_DIMS: usize = 8;
 pub const TWT_ERROR_BYTES: usize = 1024;
 
@@ -68,6 +72,7 @@ pub struct twt_versions {
     pub has_progress: i32,
     pub has_timing_cache: i32,
     pub has_targets: i32,
+    pub has_implicit_int8: i32,
 }
 
 pub type twt_log_fn = Option<unsafe extern "C" fn(*mut c_void, i32, *const c_char)>;
@@ -95,6 +100,10 @@ pub struct twt_build {
     pub timing_cache_size: usize,
     pub progress: twt_progress_fn,
     pub progress_user: *mut c_void,
+    pub table: *const c_void,
+    pub table_size: usize,
+    pub table_kind: i32,
+    pub dummy_range: f32,
 }
 
 #[repr(C)]
@@ -112,9 +121,9 @@ pub struct twt_tensor {
 }
 
 // The same numbers stand in shim/engine.cpp, where the compiler of the header checks them.
-const _: () = assert!(size_of::<twt_build>() == 288 && offset_of!(twt_build, targets) == 240);
+const _: () = assert!(size_of::<twt_build>() == 312 && offset_of!(twt_build, targets) == 240);
 const _: () = assert!(size_of::<twt_tensor>() == 280 && offset_of!(twt_tensor, dims) == 264);
-const _: () = assert!(size_of::<twt_error>() == 1028 && size_of::<twt_versions>() == 24);
+const _: () = assert!(size_of::<twt_error>() == 1028 && size_of::<twt_versions>() == 28);
 
 unsafe extern "C" {
     pub fn twt_header_version(out: *mut twt_versions);
@@ -138,6 +147,11 @@ unsafe extern "C" {
         error: *mut twt_error,
     ) -> i32;
     pub fn twt_bytes_free(bytes: *mut twt_bytes);
+    pub fn twt_parser_version(
+        library: *mut twt_library,
+        version: *mut i32,
+        error: *mut twt_error,
+    ) -> i32;
     pub fn twt_load(
         library: *mut twt_library,
         plan: *const c_void,
@@ -183,6 +197,7 @@ unsafe extern "C" {
         stream: *mut c_void,
         error: *mut twt_error,
     ) -> i32;
+    pub fn twt_context_debug_sync(context: *mut twt_context, on: i32);
     pub fn twt_context_profiler(context: *mut twt_context, layer: twt_layer_fn, user: *mut c_void);
 }
 

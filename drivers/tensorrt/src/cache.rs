@@ -18,7 +18,8 @@ use crate::entry::{self, EntryError};
 use crate::key::{EngineKey, GpuIdentity, Parts};
 use crate::planted::planted;
 use crate::runtime::{
-    BuildRequest, BuildStep, Engine, EngineTensor, Precision, Runtime, RuntimeError, as_model,
+    BuildRequest, BuildStep, Engine, EngineTensor, Precision, Ranges, Runtime, RuntimeError,
+    as_model,
 };
 
 /// Whether an engine may be built.
@@ -359,6 +360,7 @@ fn build<R: Runtime>(
                     .map(|n| n as usize),
                 profile: (!model.fixed_batch).then_some(request.expect.profile),
                 precision: request.precision,
+                ranges: Ranges::Model,
                 workspace_bytes: request.workspace_bytes,
                 detailed: request.detailed,
                 targets: request.targets,

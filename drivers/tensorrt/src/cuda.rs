@@ -155,6 +155,18 @@ impl Gpu for CudaGpu {
         }
     }
 
+    unsafe fn copy_in(
+        &mut self,
+        stream: &Stream,
+        rows: &mut CudaRows,
+        values: usize,
+    ) -> Result<(), StageError> {
+        let bytes = values.saturating_mul(size_of::<f32>());
+        // SAFETY: the caller keeps the rows and lets nobody use the GPU's side until the stream has
+        // done it; nobody writes to the host's.
+        unsafe { stream.copy(&rows.device, &rows.host, bytes) }.map_err(of_region)
+    }
+
     unsafe fn copy_out(
         &mut self,
         stream: &Stream,

@@ -113,6 +113,22 @@ pub trait Gpu {
     /// [`StageError`] when the driver refuses.
     fn wait_for(&mut self, stream: &Self::Stream, ready: Event) -> Result<(), StageError>;
 
+    /// Enqueues the copy of the first `values` values from the host, as they are there.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError`] when the driver refuses.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the GPU's side until the stream has done it, and `rows` lives as long.
+    unsafe fn copy_in(
+        &mut self,
+        stream: &Self::Stream,
+        rows: &mut Self::Rows,
+        values: usize,
+    ) -> Result<(), StageError>;
+
     /// Enqueues the copy of the first `values` values to the host.
     ///
     /// # Errors

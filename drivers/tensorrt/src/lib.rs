@@ -27,7 +27,7 @@ pub use gpu::{BatchMemory, Gpu, RawStream};
 pub use infer::{InferOptions, StartError, TrtInfer};
 pub use key::{EngineKey, GpuIdentity};
 pub use runtime::{
-    BuildRequest, BuildStep, Built, Context, Engine, EngineTensor, Flavor, Precision, Runtime,
-    RuntimeError, RuntimeFault, Version, Versions,
+    BuildRequest, BuildStep, Built, Context, Engine, EngineTensor, Flavor, Precision, Ranges,
+    Runtime, RuntimeError, RuntimeFault, Version, Versions,
 };
 pub use shim::{Libraries, LogSink, ShimContext, ShimEngine, ShimRuntime};

@@ -1,8 +1,8 @@
 //! How long engines take: by batch size, and by layer.
 //!
 //! Inferences are enqueued one behind the other with an event between them, as a pipeline runs
-//! them; the time of one is that between its events. Input and outputs stay on the GPU: copies are
-//! another question.
+//! them; the time of one is that between its events. Input and outputs stay on the GPU meanwhile;
+//! the copies that a program without a reorder on the GPU makes are timed apart.
 #![allow(unsafe_code)] // inferences over memory that lives here; each block says why they may run
 
 use std::ffi::CString;
@@ -32,14 +32,24 @@ pub struct Point {
     pub images: u32,
     /// The times.
     pub times: Vec<f64>,
+    /// Those of the copy of the inputs from pinned memory of the host.
+    pub copies_in: Vec<f64>,
+    /// Those of the copy of the outputs to it.
+    pub copies_out: Vec<f64>,
+}
+
+/// The time below which `percent` of `sorted` are (nearest rank); NaN where there is none.
+#[must_use]
+pub fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).or(sorted.last()).copied().unwrap_or(f64::NAN)
 }
 
 impl Point {
     /// The time below which `percent` of all are (nearest rank).
     #[must_use]
     pub fn percentile(&self, percent: usize) -> f64 {
-        let rank = (self.times.len() * percent).div_ceil(100).max(1);
-        self.times.get(rank - 1).or(self.times.last()).copied().unwrap_or(f64::NAN)
+        percentile(&self.times, percent)
     }
 
     /// Images in a second, over all runs.
@@ -138,6 +148,11 @@ impl<C: Context, G: Gpu> Bed<C, G> {
         Ok(())
     }
 
+    /// The error with what TensorRT says about it.
+    fn said(&self, error: StageError) -> StartError {
+        StartError::Device(error, self.context.last_error().to_owned())
+    }
+
     fn enqueue(&mut self) -> Result<(), StageError> {
         // SAFETY: every tensor has memory for the largest batch, which lives as long as the context
         // and which nobody else uses; what the input holds does not matter.
@@ -184,6 +199,47 @@ impl<C: Context, G: Gpu> Bed<C, G> {
     }
 }
 
+impl<C: Context, G: Gpu> Bed<C, G> {
+    /// Times the copies of the inputs of `images` images to the GPU, and of the outputs from it.
+    fn copies(&mut self, images: u32, runs: u32) -> Result<(Vec<f64>, Vec<f64>), StartError> {
+        let mut events = Vec::new();
+        for _ in 0..runs {
+            let marks = [self.gpu.timed_event()?, self.gpu.timed_event()?, self.gpu.timed_event()?];
+            self.gpu.record(&self.stream, &marks[0])?;
+            self.copy(images, true)?;
+            self.gpu.record(&self.stream, &marks[1])?;
+            self.copy(images, false)?;
+            self.gpu.record(&self.stream, &marks[2])?;
+            events.push(marks);
+        }
+        self.gpu.synchronize(&self.stream)?;
+        let (mut ins, mut outs) = (Vec::new(), Vec::new());
+        for [start, between, end] in &events {
+            ins.push(self.gpu.milliseconds(start, between)?);
+            outs.push(self.gpu.milliseconds(between, end)?);
+        }
+        ins.sort_by(f64::total_cmp);
+        outs.sort_by(f64::total_cmp);
+        Ok((ins, outs))
+    }
+
+    /// Enqueues the copies of one side.
+    fn copy(&mut self, images: u32, inputs: bool) -> Result<(), StartError> {
+        for (tensor, rows) in self.rows.iter_mut().filter(|(t, _)| t.is_input == inputs) {
+            let values = bytes(tensor, images)?.div_ceil(size_of::<f32>());
+            if inputs {
+                // SAFETY: the rows live as long as the bed; what uses them is before it on the
+                // stream, and nobody has a slice of them.
+                unsafe { self.gpu.copy_in(&self.stream, rows, values)? };
+            } else {
+                // SAFETY: as above.
+                unsafe { self.gpu.copy_out(&self.stream, rows, values)? };
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The largest batch that an engine takes; `None` where it takes any.
 ///
 /// # Errors
@@ -225,7 +281,9 @@ pub fn sweep<E: Engine, G: Gpu>(
     let mut points = Vec::new();
     for &images in batches {
         bed.set_images(images)?;
-        let point = Point { images, times: bed.times(options)? };
+        let times = bed.times(options)?;
+        let (copies_in, copies_out) = bed.copies(images, options.runs)?;
+        let point = Point { images, times, copies_in, copies_out };
         done(&point);
         points.push(point);
     }
@@ -233,24 +291,27 @@ pub fn sweep<E: Engine, G: Gpu>(
 }
 
 /// Times the layers of `engine` at one batch size, slowest first. While layers are timed TensorRT
-/// waits for each, so their sum is more than an inference takes.
+/// waits for each, so their sum is more than an inference takes. `sync`: it waits besides for each
+/// layer of every inference, so that the error of one that fails is its own.
 ///
 /// # Errors
 ///
-/// [`StartError`] when a call fails.
+/// [`StartError`] when a call fails, with what TensorRT says about it.
 pub fn profile<E: Engine, G: Gpu>(
     engine: &E,
     gpu: G,
     images: u32,
     options: &MeasureOptions,
+    sync: bool,
 ) -> Result<Vec<LayerTime>, StartError> {
     let _entered = gpu.enter()?;
     let mut bed = Bed::new(engine, gpu, images)?;
     bed.set_images(images)?;
+    bed.context.debug_sync(sync);
     for _ in 0..options.warm_up.max(1) {
-        bed.enqueue()?;
+        bed.enqueue().map_err(|error| bed.said(error))?;
     }
-    bed.gpu.synchronize(&bed.stream)?;
+    bed.gpu.synchronize(&bed.stream).map_err(|error| bed.said(error))?;
     let mut sums: Vec<(String, f64)> = Vec::new();
     for _ in 0..options.runs {
         let stream = bed.gpu.raw(&bed.stream);
@@ -264,8 +325,9 @@ pub fn profile<E: Engine, G: Gpu>(
             layer += 1;
         };
         // SAFETY: as for `Bed::enqueue`.
-        unsafe { bed.context.profile(stream, &mut note)? };
-        bed.gpu.synchronize(&bed.stream)?;
+        let profiled = unsafe { bed.context.profile(stream, &mut note) };
+        profiled.map_err(|error| bed.said(error))?;
+        bed.gpu.synchronize(&bed.stream).map_err(|error| bed.said(error))?;
     }
     let runs = f64::from(options.runs.max(1));
     let mut layers: Vec<LayerTime> =
@@ -351,6 +413,8 @@ mod tests {
                 // The stand-in takes 1 ms and an eighth for each image.
                 let right = 1.0 + f64::from(point.images) / 8.0;
                 assert_eq!(point.times, vec![right; 10], "{} images", point.images);
+                assert_eq!(point.copies_in, [0.125; 10]);
+                assert_eq!(point.copies_out, [0.0625; 10]);
                 assert!(
                     (point.images_per_s() - f64::from(point.images) / right * 1e3).abs() < 1e-6
                 );
@@ -371,7 +435,8 @@ mod tests {
 
     #[test]
     fn every_call_may_fail() {
-        for kind in [Kind::Context, Kind::Stream, Kind::Rows, Kind::SetAddress, Kind::SetShape] {
+        let kinds = [Kind::Context, Kind::Stream, Kind::Rows, Kind::SetAddress, Kind::SetShape];
+        for kind in kinds.into_iter().chain([Kind::CopyIn, Kind::CopyOut]) {
             let world = World::default();
             world.fail(kind, 0, false);
             let gpu = FakeGpu(world.clone());
@@ -384,12 +449,25 @@ mod tests {
     fn layers_are_summed_over_the_runs_and_sorted() {
         let world = World::default();
         let gpu = FakeGpu(world.clone());
-        let layers = profile(&engine(&world), gpu, 4, &OPTIONS).expect("it runs");
+        let layers = profile(&engine(&world), gpu, 4, &OPTIONS, false).expect("it runs");
         let names: Vec<&str> = layers.iter().map(|layer| layer.name.as_str()).collect();
         assert_eq!(names, ["conv1 + relu", "fc", "Reformatting CopyNode for Input 0"]);
         assert_eq!(layers[0].mean, 0.5, "a mean, not a sum");
         assert!(layers[2].is_reformat() && !layers[2].is_convolution());
         assert!(layers[0].is_convolution() && !layers[1].is_convolution());
+    }
+
+    /// Where the library waits after each layer, what it says is about the layer that failed.
+    #[test]
+    fn a_layer_that_fails_is_named_where_each_is_waited_for() {
+        for (sync, said) in [(true, "layer fc: what"), (false, "what the library says")] {
+            let world = World::default();
+            // Not in the warm-up: in the second run that is timed.
+            world.fail(Kind::Enqueue, OPTIONS.warm_up + 1, false);
+            let gpu = FakeGpu(world.clone());
+            let error = profile(&engine(&world), gpu, 4, &OPTIONS, sync).expect_err("it fails");
+            assert!(error.to_string().contains(&format!(": {said}")), "{error}");
+        }
     }
 
     #[test]
@@ -412,8 +490,9 @@ mod tests {
     #[test]
     fn percentiles_are_of_the_nearest_rank() {
         let times = (1..=10_u8).map(f64::from).collect();
-        let point = Point { images: 1, times };
+        let (copies_in, copies_out) = (Vec::new(), Vec::new());
+        let point = Point { images: 1, times, copies_in, copies_out };
         assert_eq!([50, 90, 95, 99].map(|p| point.percentile(p)), [5.0, 9.0, 10.0, 10.0]);
-        assert!(Point { images: 1, times: Vec::new() }.percentile(50).is_nan());
+        assert!(percentile(&[], 50).is_nan());
     }
 }

@@ -70,6 +70,8 @@ pub struct Versions {
     pub has_timing_cache: bool,
     /// Whether it builds for GPUs that are not here.
     pub has_targets: bool,
+    /// Whether ranges of int8 can come from outside the model.
+    pub has_implicit_int8: bool,
 }
 
 /// What an engine computes in.
@@ -94,6 +96,62 @@ impl fmt::Display for Precision {
     }
 }
 
+/// Where the ranges of int8 come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ranges<'a> {
+    /// The model's own quantize and dequantize nodes.
+    #[default]
+    Model,
+    /// A calibration table, as the library writes them and `trt calibrate` does.
+    Table(&'a [u8]),
+    /// One range for all values. What the engine computes is of no use; how long it takes is.
+    Dummy,
+}
+
+/// Which of the library's calibrators a table is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableKind {
+    /// By the least information that is lost.
+    Entropy,
+    /// By the largest magnitude.
+    MinMax,
+}
+
+/// What the first line of a calibration table says. A table holds for one version of TensorRT, on
+/// any GPU.
+///
+/// # Errors
+///
+/// [`RuntimeError`] when it is none, or one of another version: with both.
+pub fn table_kind(table: &[u8], library: &Versions) -> Result<TableKind, RuntimeError> {
+    let refused = |text| Err(RuntimeError { fault: RuntimeFault::Config, text });
+    let first = table.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let first = String::from_utf8_lossy(&first[..first.len().min(64)]);
+    let parts = first.trim_end().strip_prefix("TRT-").and_then(|rest| rest.split_once('-'));
+    let known = parts.and_then(|(number, kind)| {
+        let kind = match kind {
+            "EntropyCalibration2" => TableKind::Entropy,
+            "MinMaxCalibration" => TableKind::MinMax,
+            _ => return None,
+        };
+        Some((Version::from_number(number.parse().ok()?, library.flavor), kind))
+    });
+    let Some((version, kind)) = known else {
+        return refused(format!(
+            "no calibration table: its first line is {first:?}; expected TRT-NUMBER-\
+             EntropyCalibration2 or TRT-NUMBER-MinMaxCalibration"
+        ));
+    };
+    if version != library.library {
+        let ours = library.library;
+        return refused(format!(
+            "the calibration table is of TensorRT {version}, the library is {ours}; make one for \
+             it (trt calibrate --trt-version)"
+        ));
+    }
+    Ok(kind)
+}
+
 /// An engine to be built.
 #[derive(Clone, Debug)]
 pub struct BuildRequest<'a> {
@@ -107,6 +165,8 @@ pub struct BuildRequest<'a> {
     pub profile: Option<Profile>,
     /// What it computes in.
     pub precision: Precision,
+    /// Where the ranges of int8 come from.
+    pub ranges: Ranges<'a>,
     /// Most scratch memory that a layer may take, in bytes; `None` leaves it to the library.
     pub workspace_bytes: Option<u64>,
     /// Whether layers keep their names and tactics for [`Engine::inspect`].
@@ -209,6 +269,13 @@ pub trait Runtime {
     ///
     /// [`RuntimeError`] when the plan is not one of this library and GPU.
     fn load(&mut self, plan: &[u8]) -> Result<Self::Engine, RuntimeError>;
+
+    /// Version of the interface of its ONNX parser, whose library is loaded for it.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError`] when there is no parser.
+    fn parser_version(&mut self) -> Result<Version, RuntimeError>;
 }
 
 /// An input or output of an engine.
@@ -286,6 +353,10 @@ pub trait Context {
     /// outputs. The stream is one of the GPU of the engine.
     unsafe fn enqueue(&mut self, stream: RawStream) -> Result<(), StageError>;
 
+    /// Whether the library waits after each layer of what is enqueued, and names the one that
+    /// failed.
+    fn debug_sync(&mut self, on: bool);
+
     /// As [`Context::enqueue`], with the time of each layer passed to `layer`, in order. The call
     /// waits for them.
     ///
@@ -328,7 +399,7 @@ pub fn as_model(tensors: &[EngineTensor]) -> ModelIo {
 
 #[cfg(test)]
 mod tests {
-    use super::{Flavor, RuntimeError, RuntimeFault, Version};
+    use super::{Flavor, RuntimeError, RuntimeFault, TableKind, Version, Versions, table_kind};
 
     #[test]
     fn numbers_of_all_versions_are_understood() {
@@ -338,6 +409,33 @@ mod tests {
         assert_eq!(text(101_602, Flavor::TensorRt), "10.16.2");
         assert_eq!(text(110_400, Flavor::TensorRt), "11.4.0");
         assert_eq!(text(10_701, Flavor::Rtx), "1.7.1");
+    }
+
+    #[test]
+    fn a_table_is_of_one_version_and_one_calibrator() {
+        let version = Version { major: 8, minor: 6, patch: 0 };
+        let versions = Versions {
+            flavor: Flavor::TensorRt,
+            header: version,
+            library: version,
+            reports_progress: false,
+            has_timing_cache: true,
+            has_targets: false,
+            has_implicit_int8: true,
+        };
+        let kind = |text: &str| table_kind(text.as_bytes(), &versions);
+        assert_eq!(kind("TRT-8600-EntropyCalibration2\ninput: 3f"), Ok(TableKind::Entropy));
+        assert_eq!(kind("TRT-8600-MinMaxCalibration\r\n"), Ok(TableKind::MinMax));
+        let other = kind("TRT-100300-EntropyCalibration2\n").expect_err("another version");
+        let said = "the calibration table is of TensorRT 10.3.0, the library is 8.6.0; make one \
+                    for it (trt calibrate --trt-version)";
+        assert_eq!(other.to_string(), said);
+        for none in ["", "\n", "TRT-8600", "TRT-x-MinMaxCalibration", "TRT-8600-Legacy", "{}"] {
+            let error = kind(none).expect_err(none).to_string();
+            assert!(error.starts_with("no calibration table: its first line is"), "{error}");
+        }
+        let long = kind(&"x".repeat(1_000)).expect_err("no table").to_string();
+        assert!(long.len() < 250, "{long}");
     }
 
     #[test]

@@ -12,8 +12,8 @@ use std::fs;
 
 use tensorwire_onnx::Profile;
 use tensorwire_tensorrt::{
-    BuildRequest, BuildStep, Built, Libraries, Precision, Runtime, RuntimeError, RuntimeFault,
-    ShimRuntime,
+    BuildRequest, BuildStep, Built, Libraries, Precision, Ranges, Runtime, RuntimeError,
+    RuntimeFault, ShimRuntime,
 };
 
 fn variable(name: &str) -> Option<String> {
@@ -53,6 +53,7 @@ fn build(
             image: [3, 224, 224],
             profile: Some(Profile { min: 1, opt: 32, max: 256 }),
             precision: Precision::Fp16,
+            ranges: Ranges::Model,
             // For batches of 256 TensorRT-RTX takes 1.12 GB; with less it finds no engine.
             workspace_bytes: None,
             detailed: false,
@@ -126,6 +127,38 @@ fn what_is_no_model_is_refused_by_the_parser() {
         assert_eq!(error.fault, RuntimeFault::Parse, "{error}");
         assert!(!error.to_string().contains('\n'), "{error}");
     }
+}
+
+/// TensorRT-RTX takes int8 from the model alone, and says so rather than build something else.
+#[test]
+fn ranges_from_outside_are_refused_where_the_version_has_none() {
+    let Some((mut runtime, model)) = prepared() else { return };
+    assert!(!runtime.versions().has_implicit_int8);
+    let version = runtime.parser_version().unwrap_or_else(|error| panic!("{error}"));
+    eprintln!("ONNX parser {version}");
+    let request = |ranges| BuildRequest {
+        model: &model,
+        input: "input",
+        image: [3, 224, 224],
+        profile: Some(Profile { min: 1, opt: 1, max: 1 }),
+        precision: Precision::Int8,
+        ranges,
+        workspace_bytes: None,
+        detailed: false,
+        targets: &[121],
+        timing_cache: None,
+    };
+    let library = runtime.versions().library;
+    let number = library.major * 10_000 + library.minor * 100 + library.patch;
+    let table = format!("TRT-{number}-EntropyCalibration2\ninput: 3c010a14\n");
+    for ranges in [Ranges::Dummy, Ranges::Table(table.as_bytes())] {
+        let error = runtime.build(&request(ranges), &mut |_| true).expect_err("unsupported");
+        assert_eq!(error.fault, RuntimeFault::Config, "{error}");
+        assert!(error.text.contains("Q/DQ nodes alone"), "{error}");
+    }
+    let error =
+        runtime.build(&request(Ranges::Table(b"TRT-8600-MinMaxCalibration")), &mut |_| true);
+    assert!(error.expect_err("another version").text.contains("calibration table is of"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tensorwire_onnx::{Dim, ModelIo, Profile, read_header};
-use tensorwire_tensorrt::{BuildRequest, BuildStep, Precision, Runtime};
+use tensorwire_tensorrt::{BuildRequest, BuildStep, Precision, Ranges, Runtime};
 
 use super::engine::{device, gpu, library};
 use super::{print_json, say};
@@ -36,6 +36,7 @@ struct Report {
 pub(super) fn build(args: &TrtBuildArgs) -> Result<ExitCode, Failure> {
     let precision = precision(&args.precision)?;
     let profile = profile(&args.batch)?;
+    let table = table(args, precision)?;
     let file = |error: &dyn std::fmt::Display| {
         failure(ExitCode::File, format!("{}: {error}", args.model.display()))
     };
@@ -63,6 +64,7 @@ pub(super) fn build(args: &TrtBuildArgs) -> Result<ExitCode, Failure> {
         image,
         profile: (!fixed).then_some(profile),
         precision,
+        ranges: table.as_deref().map_or(Ranges::Model, Ranges::Table),
         workspace_bytes: args.workspace.map(|mib| u64::from(mib) << 20),
         detailed: args.detailed,
         targets: &args.target,
@@ -100,6 +102,17 @@ pub(super) fn build(args: &TrtBuildArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::Complete)
 }
 
+/// The calibration table, if one is to be used.
+fn table(args: &TrtBuildArgs, precision: Precision) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(path) = &args.calibration else { return Ok(None) };
+    if precision != Precision::Int8 {
+        let text = format!("--calibration: a table is for int8, not for {precision}");
+        return Err(failure(ExitCode::Usage, text));
+    }
+    let read = fs::read(path);
+    read.map(Some).map_err(|error| failure(ExitCode::File, format!("{}: {error}", path.display())))
+}
+
 pub(super) fn precision(text: &str) -> Result<Precision, Failure> {
     match text {
         "fp32" => Ok(Precision::Fp32),
@@ -123,7 +136,7 @@ fn profile(batch: &[u32]) -> Result<Profile, Failure> {
 }
 
 /// Name and image of the one input, and whether its batch is fixed.
-fn input(header: &ModelIo) -> Result<(String, [usize; 3], bool), String> {
+pub(super) fn input(header: &ModelIo) -> Result<(String, [usize; 3], bool), String> {
     let [input] = header.inputs.as_slice() else {
         return Err(format!("{} inputs; one can be built for", header.inputs.len()));
     };

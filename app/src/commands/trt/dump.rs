@@ -7,7 +7,7 @@ use half::f16;
 use tensorwire_onnx::expose::{expose, output_of};
 use tensorwire_onnx::{ElemType, ModelGraph, Probe, Profile};
 use tensorwire_tensorrt::measure::outputs;
-use tensorwire_tensorrt::{BuildRequest, CudaGpu, Runtime};
+use tensorwire_tensorrt::{BuildRequest, CudaGpu, Ranges, Runtime};
 
 use super::build::precision;
 use super::calibrate::input;
@@ -57,6 +57,7 @@ pub(super) fn dump(args: &TrtDumpArgs) -> Result<ExitCode, Failure> {
         image: [3, rows, columns],
         profile: Some(one),
         precision,
+        ranges: Ranges::Model,
         workspace_bytes: None,
         detailed: false,
         targets: &[],

@@ -6,7 +6,7 @@ use std::path::Path;
 use tensorwire_cuda::{Choice, Gpu};
 use tensorwire_tensorrt::entry::{self, EntryError};
 use tensorwire_tensorrt::measure::MeasureOptions;
-use tensorwire_tensorrt::{Runtime, ShimEngine, ShimRuntime, Versions};
+use tensorwire_tensorrt::{BuildRequest, Runtime, RuntimeError, ShimEngine, ShimRuntime, Versions};
 
 use crate::cli::MeasureArgs;
 use crate::exit::{ExitCode, Failure};
@@ -60,6 +60,21 @@ pub(super) fn open(path: &Path, index: u32) -> Result<Opened, Failure> {
     let _entered = gpu.enter_kept().map_err(device)?;
     let engine =
         runtime.load(&plan).map_err(|error| device(format!("{}: {error}", path.display())))?;
+    Ok(Opened { engine, versions: runtime.versions(), _entered, gpu })
+}
+
+/// Builds an engine that is not kept, and loads it.
+pub(super) fn built(
+    model: &Path,
+    index: u32,
+    request: &BuildRequest<'_>,
+) -> Result<Opened, Failure> {
+    let mut runtime = library()?;
+    let gpu = gpu(index)?;
+    let _entered = gpu.enter_kept().map_err(device)?;
+    let named = |error: RuntimeError| device(format!("{}: {error}", model.display()));
+    let built = runtime.build(request, &mut |_| true).map_err(named)?;
+    let engine = runtime.load(&built.plan).map_err(named)?;
     Ok(Opened { engine, versions: runtime.versions(), _entered, gpu })
 }
 

@@ -29,6 +29,6 @@ fn one(args: &TrtProfileArgs, path: &Path) -> Result<Vec<LayerTime>, Failure> {
     let opened = open(path, args.measure.gpu)?;
     let gpu = CudaGpu::new(opened.gpu.clone(), None);
     let options = args.measure.options(false);
-    measure(&opened.engine, gpu, args.batch, &options)
+    measure(&opened.engine, gpu, args.batch, &options, args.sync)
         .map_err(|error| device(format!("{}: {error}", path.display())))
 }

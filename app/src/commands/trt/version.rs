@@ -28,6 +28,11 @@ struct Report {
     progress: Option<bool>,
     timing_cache: Option<bool>,
     ahead_of_time: Option<bool>,
+    implicit_int8: Option<bool>,
+    /// Of the ONNX parser's interface.
+    parser_version: Option<String>,
+    /// Why there is no parser, if there is none.
+    no_parser: Option<String>,
     library: Option<Library>,
     parser: Option<Library>,
     gpu: Option<GpuReport>,
@@ -59,7 +64,13 @@ struct GpuReport {
 pub(super) fn version(args: &TrtVersionArgs) -> Result<ExitCode, Failure> {
     let mut report = Report::default();
     match tensorrt::library(Talk::new(true)) {
-        Ok(runtime) => report.versions(&runtime.versions()),
+        Ok(mut runtime) => {
+            report.versions(&runtime.versions());
+            match runtime.parser_version() {
+                Ok(version) => report.parser_version = Some(version.to_string()),
+                Err(why) => report.no_parser = Some(why.to_string()),
+            }
+        }
         Err(why) => report.unavailable = Some(why),
     }
     report.files();
@@ -119,6 +130,7 @@ impl Report {
         self.progress = Some(versions.reports_progress);
         self.timing_cache = Some(versions.has_timing_cache);
         self.ahead_of_time = Some(versions.has_targets);
+        self.implicit_int8 = Some(versions.has_implicit_int8);
     }
 
     /// What the loaded library's file says of itself, and the parser's, which lies beside it or
@@ -144,13 +156,19 @@ impl Report {
                 (self.progress, "reports the progress of a build"),
                 (self.timing_cache, "keeps measured times"),
                 (self.ahead_of_time, "builds for GPUs that are not here"),
+                (self.implicit_int8, "takes calibration tables"),
             ];
             let can = can.iter().filter(|(yes, _)| *yes == Some(true)).map(|(_, what)| *what);
             line("it", can.collect::<Vec<_>>().join(", "));
         } else {
             line("TensorRT", "none that can be used".to_owned());
         }
-        for (name, library) in [("library", &self.library), ("ONNX parser", &self.parser)] {
+        match (&self.parser_version, &self.no_parser) {
+            (Some(version), _) => line("ONNX parser", format!("interface {version}")),
+            (None, Some(why)) => line("ONNX parser", format!("none: {why}")),
+            (None, None) => {}
+        }
+        for (name, library) in [("library", &self.library), ("its file", &self.parser)] {
             line(name, library.as_ref().map_or_else(|| "not found".to_owned(), Library::text));
         }
         match (&self.gpu, &self.no_gpu) {
@@ -244,9 +262,9 @@ fn symbols(path: &Path) -> Option<Symbols> {
     }
     if let Ok(Some((entries, strings))) = sections.dynamic(endian, &cache) {
         let strings = sections.strings(endian, &cache, strings).ok()?;
-        let soname = entries.iter().find(|entry| entry.tag(endian) == DT_SONAME)?;
-        let name = soname.string(endian, strings).ok()?;
-        found.soname = Some(String::from_utf8_lossy(name).into_owned());
+        let soname = entries.iter().find(|entry| entry.tag(endian) == DT_SONAME);
+        let name = soname.and_then(|soname| soname.string(endian, strings).ok());
+        found.soname = name.map(|name| String::from_utf8_lossy(name).into_owned());
     }
     Some(found)
 }
@@ -271,6 +289,8 @@ mod tests {
         let found = symbols(&libc).expect("a library");
         assert_eq!(found.soname.as_deref(), Some("libc.so.6"));
         assert_eq!((found.version, found.build), (None, None));
+        // This program stands for one without a SONAME: that is all that it does not say.
+        assert_eq!(symbols(Path::new("/proc/self/exe")), Some(Symbols::default()));
         assert_eq!(symbols(Path::new("/proc/self/cmdline")), None, "no library");
     }
 }

@@ -49,13 +49,26 @@ pub(crate) enum Kind {
     Enqueue,
     Enter,
     Fill,
+    CopyIn,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Work {
     WaitFor(u64),
-    Infer { input: u64, run: u32, features: u64 },
-    Copy { rows: usize, values: usize },
+    Infer {
+        input: u64,
+        run: u32,
+        features: u64,
+    },
+    Copy {
+        rows: usize,
+        values: usize,
+    },
+    /// From the host, in an eighth of a millisecond.
+    Load {
+        rows: usize,
+        values: usize,
+    },
     Record(usize),
 }
 
@@ -72,7 +85,7 @@ struct Inner {
     fail: Option<(Kind, u32, StageError)>,
     /// What fails after that.
     then: Option<Kind>,
-    counts: [u64; 18],
+    counts: [u64; 19],
     /// How often the GPU is entered just now.
     entered: u32,
     polls: u32,
@@ -98,7 +111,7 @@ impl Default for World {
             contents: [0.0; BUFFERS as usize],
             fail: None,
             then: None,
-            counts: [0; 18],
+            counts: [0; 19],
             entered: 0,
             polls: 0,
             awaited: Vec::with_capacity(1 << 16),
@@ -160,7 +173,15 @@ impl World {
             text: "no memory for a context".into(),
         })?;
         let world = self.clone();
-        Ok(FakeContext { world, run: 0, input: 0, features: 0, ran: false, failed: false })
+        Ok(FakeContext {
+            world,
+            run: 0,
+            input: 0,
+            features: 0,
+            ran: false,
+            failed: false,
+            synced: false,
+        })
     }
 
     fn call(&self, kind: Kind) -> Result<(), StageError> {
@@ -198,6 +219,12 @@ impl World {
                 Work::Copy { rows, values } => {
                     let (device, host) = &mut inner.rows[rows];
                     host[..values].copy_from_slice(&device[..values]);
+                    inner.clock += 0.0625;
+                }
+                Work::Load { rows, values } => {
+                    let (device, host) = &mut inner.rows[rows];
+                    device[..values].copy_from_slice(&host[..values]);
+                    inner.clock += 0.125;
                 }
                 Work::Record(event) => {
                     inner.reached[event] = true;
@@ -243,6 +270,7 @@ pub(crate) struct FakeContext {
     /// It has run once, as the real one must before it is recorded.
     ran: bool,
     failed: bool,
+    synced: bool,
 }
 
 impl FakeContext {
@@ -281,6 +309,10 @@ impl Context for FakeContext {
         self.call(Kind::Enqueue)
     }
 
+    fn debug_sync(&mut self, on: bool) {
+        self.synced = on;
+    }
+
     unsafe fn profile(
         &mut self,
         stream: RawStream,
@@ -295,7 +327,11 @@ impl Context for FakeContext {
     }
 
     fn last_error(&self) -> &'static str {
-        if self.failed { "what the library says" } else { "" }
+        match (self.failed, self.synced) {
+            (false, _) => "",
+            (true, false) => "what the library says",
+            (true, true) => "layer fc: what the library says",
+        }
     }
 }
 
@@ -421,6 +457,17 @@ impl Gpu for FakeGpu {
     fn wait_for(&mut self, stream: &usize, ready: Event) -> Result<(), StageError> {
         self.0.call(Kind::WaitFor)?;
         self.0.push(*stream, Work::WaitFor(ready.0));
+        Ok(())
+    }
+
+    unsafe fn copy_in(
+        &mut self,
+        stream: &usize,
+        rows: &mut usize,
+        values: usize,
+    ) -> Result<(), StageError> {
+        self.0.call(Kind::CopyIn)?;
+        self.0.push(*stream, Work::Load { rows: *rows, values });
         Ok(())
     }
 

@@ -44,6 +44,7 @@ impl FakeRuntime {
             reports_progress: true,
             has_timing_cache: true,
             has_targets: false,
+            has_implicit_int8: true,
         };
         Self {
             versions,
@@ -139,6 +140,10 @@ impl Runtime for FakeRuntime {
         let inputs = model.inputs.iter().map(|info| tensor(info, true));
         let tensors = inputs.chain(model.outputs.iter().map(|info| tensor(info, false)));
         Ok(FakeEngine { tensors: tensors.collect(), world: self.world.clone() })
+    }
+
+    fn parser_version(&mut self) -> Result<Version, RuntimeError> {
+        Ok(Version { major: 0, minor: 1, patch: 0 })
     }
 }
 

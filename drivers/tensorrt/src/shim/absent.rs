@@ -11,7 +11,7 @@ use super::{Libraries, LogSink};
 use crate::gpu::RawStream;
 use crate::runtime::{
     BuildRequest, BuildStep, Built, Context, Engine, EngineTensor, Runtime, RuntimeError,
-    RuntimeFault, Versions,
+    RuntimeFault, Version, Versions,
 };
 
 /// TensorRT, which is not here: no value of this type exists.
@@ -56,6 +56,10 @@ impl Runtime for ShimRuntime {
     fn load(&mut self, _: &[u8]) -> Result<ShimEngine, RuntimeError> {
         match *self {}
     }
+
+    fn parser_version(&mut self) -> Result<Version, RuntimeError> {
+        match *self {}
+    }
 }
 
 impl Engine for ShimEngine {
@@ -88,6 +92,10 @@ impl Context for ShimContext {
     }
 
     unsafe fn enqueue(&mut self, _: RawStream) -> Result<(), StageError> {
+        match *self {}
+    }
+
+    fn debug_sync(&mut self, _: bool) {
         match *self {}
     }
 

@@ -15,8 +15,8 @@ use super::callbacks::{self, Layers, Watcher};
 use super::{Libraries, LogSink};
 use crate::gpu::RawStream;
 use crate::runtime::{
-    BuildRequest, BuildStep, Built, Context, Engine, EngineTensor, Flavor, Precision, Runtime,
-    RuntimeError, RuntimeFault, Version, Versions,
+    BuildRequest, BuildStep, Built, Context, Engine, EngineTensor, Flavor, Precision, Ranges,
+    Runtime, RuntimeError, RuntimeFault, TableKind, Version, Versions, table_kind,
 };
 
 /// Room for a failure; made once where failures must not allocate.
@@ -142,6 +142,7 @@ impl ShimRuntime {
             reports_progress: versions.has_progress != 0,
             has_timing_cache: versions.has_timing_cache != 0,
             has_targets: versions.has_targets != 0,
+            has_implicit_int8: versions.has_implicit_int8 != 0,
         };
         Ok(Self { library, versions })
     }
@@ -164,6 +165,24 @@ fn batch_shape(images: u32, image: [usize; 3]) -> [i64; ffi::TWT_MAX_DIMS] {
     shape
 }
 
+/// The range that every value is given for timings.
+const DUMMY_RANGE: f32 = 4.0;
+
+/// Table, kind of table and range, as the shim takes them.
+fn ranges<'a>(
+    ranges: Ranges<'a>,
+    versions: &Versions,
+) -> Result<(&'a [u8], i32, f32), RuntimeError> {
+    Ok(match ranges {
+        Ranges::Model => (&[], ffi::TWT_TABLE_NONE, 0.0),
+        Ranges::Dummy => (&[], ffi::TWT_TABLE_NONE, DUMMY_RANGE),
+        Ranges::Table(table) => match table_kind(table, versions)? {
+            TableKind::Entropy => (table, ffi::TWT_TABLE_ENTROPY, 0.0),
+            TableKind::MinMax => (table, ffi::TWT_TABLE_MIN_MAX, 0.0),
+        },
+    })
+}
+
 impl Runtime for ShimRuntime {
     type Engine = ShimEngine;
 
@@ -183,6 +202,7 @@ impl Runtime for ShimRuntime {
             |of: fn(Profile) -> u32| batch_shape(request.profile.map_or(0, of), request.image);
         let mut watcher = Watcher { progress, panic: None };
         let timings = request.timing_cache.unwrap_or_default();
+        let (table, table_kind, dummy_range) = ranges(request.ranges, &self.versions)?;
         let build = ffi::twt_build {
             model: request.model.as_ptr().cast(),
             model_size: request.model.len(),
@@ -205,6 +225,10 @@ impl Runtime for ShimRuntime {
             timing_cache_size: timings.len(),
             progress: Some(callbacks::progress),
             progress_user: (&raw mut watcher).cast(),
+            table: table.as_ptr().cast(),
+            table_size: table.len(),
+            table_kind,
+            dummy_range,
         };
         let (mut plan, mut timing_cache) = (Bytes::none(), Bytes::none());
         let mut fault = Fault::new();
@@ -241,6 +265,21 @@ impl Runtime for ShimRuntime {
         };
         fault.check(code)?;
         Ok(ShimEngine(Arc::new(OwnedEngine { engine, _library: Arc::clone(&self.library) })))
+    }
+
+    fn parser_version(&mut self) -> Result<Version, RuntimeError> {
+        let mut version = 0;
+        let mut fault = Fault::new();
+        // SAFETY: the pointers are of locals, and `&mut self` makes this the only call that may
+        // load the parser.
+        let code = unsafe {
+            ffi::twt_parser_version(self.library.library, &raw mut version, &raw mut *fault.0)
+        };
+        fault.check(code)?;
+        // The parser counts by itself: 100 is 0.1.0.
+        let number = u32::try_from(version).unwrap_or(0);
+        let (major, minor) = (number / 10_000, number % 10_000 / 100);
+        Ok(Version { major, minor, patch: number % 100 })
     }
 }
 
@@ -420,6 +459,11 @@ impl Context for ShimContext {
         // SAFETY: `&mut self` makes this thread the only one; the caller vouches for the addresses.
         let code = unsafe { ffi::twt_context_enqueue(self.context, stream.0, fault) };
         stage("enqueueV3", code)
+    }
+
+    fn debug_sync(&mut self, on: bool) {
+        // SAFETY: the context lives, and `&mut self` makes this thread the only one.
+        unsafe { ffi::twt_context_debug_sync(self.context, i32::from(on)) }
     }
 
     unsafe fn profile(
