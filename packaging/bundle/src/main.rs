@@ -1,0 +1,119 @@
+//! The `tensorwire-bundle` program: small, and no part of what it updates.
+
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use tensorwire_bundle::cli::{Cli, ConfirmArgs, What};
+use tensorwire_bundle::contents::{About, PROGRAM, check, make};
+use tensorwire_bundle::error::BundleError;
+use tensorwire_bundle::store::Store;
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says a line. A stderr that cannot be written to leaves nobody to tell.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "tensorwire-bundle: {line}");
+}
+
+/// Prints data. Whoever reads it may stop reading.
+fn print(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+fn run(cli: &Cli) -> Result<(), BundleError> {
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+    match &cli.command {
+        What::Make(args) => {
+            let (run, selftest) = (words(&args.run), words(&args.selftest));
+            return make(&args.folder, &About { name: args.name.clone(), run, selftest });
+        }
+        What::Check { folder } => return check(folder).map(|about| print(&about.name)),
+        _ => {}
+    }
+    let store = Store::open(&cli.root)?;
+    match &cli.command {
+        What::Install { folder } => {
+            let about = store.install(folder)?;
+            print(&format!("{} is installed; restart the service to run it", about.name));
+        }
+        What::Begin => store.start()?.notice.iter().for_each(|notice| say(notice)),
+        What::Exec => return exec(&store),
+        What::NoteExit => {
+            let of = |name| std::env::var(name).unwrap_or_default();
+            let ending = ["SERVICE_RESULT", "EXIT_CODE", "EXIT_STATUS"].map(of).join(" ");
+            store.note(ending.trim())?;
+        }
+        What::Confirm(args) => confirm(&store, args)?,
+        What::Rollback { reason } => print(&store.roll_back(reason)?),
+        What::Status { json } => status(&store, *json)?,
+        What::Prune => store.prune()?.iter().for_each(|name| print(name)),
+        What::Make(_) | What::Check { .. } => {}
+    }
+    Ok(())
+}
+
+/// Becomes the program, so that the manager watches it and nothing in between.
+fn exec(store: &Store) -> Result<(), BundleError> {
+    let (folder, about) = store.running()?;
+    let program = folder.join(PROGRAM);
+    let error = Command::new(&program).args(&about.run).current_dir(&folder).exec();
+    Err(BundleError::Io { doing: "run", path: program, error })
+}
+
+fn confirm(store: &Store, args: &ConfirmArgs) -> Result<(), BundleError> {
+    let end = Instant::now() + Duration::from_secs(args.after);
+    let Some((program, more)) = args.command.split_first() else { return Ok(()) };
+    loop {
+        let output = Command::new(program).args(more).output();
+        let output = output.map_err(|error| BundleError::Io {
+            doing: "run",
+            path: program.into(),
+            error,
+        })?;
+        // 1: it runs and loses something, which a restart would not mend.
+        if !matches!(output.status.code(), Some(0 | 1)) {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let text = format!("not confirmed: {}: {}", output.status, said.trim());
+            return Err(BundleError::State(text));
+        }
+        if Instant::now() >= end {
+            break;
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+    if let Some(name) = store.confirm()? {
+        say(&format!("{name} is confirmed"));
+    }
+    Ok(())
+}
+
+fn status(store: &Store, json: bool) -> Result<(), BundleError> {
+    let status = store.status()?;
+    if json {
+        let text = serde_json::to_string_pretty(&status);
+        print(&text.map_err(|error| BundleError::State(error.to_string()))?);
+        return Ok(());
+    }
+    let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".to_owned());
+    print(&format!("current   {}", name(&status.current)));
+    print(&format!("previous  {}", name(&status.previous)));
+    if let Some(starts) = status.trial_starts {
+        print(&format!("on trial  started {starts} times"));
+    }
+    if let Some(why) = &status.rollback {
+        print(&format!("rollback  {why}"));
+    }
+    Ok(())
+}
