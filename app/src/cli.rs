@@ -1,18 +1,15 @@
 //! The command line: what is asked for, in types. Everything that can be refused without looking at
 //! a file is refused here.
 
-mod service;
+pub(crate) mod service;
 mod trt;
 
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tensorwire_configs::Backend;
 
-use service::end_point;
+pub use crate::run::args::{BackendArg, ModeArg, RunArgs, SimTx};
 pub use service::{METRICS_PORT, StatusArgs};
 pub use trt::{
     GpuArgs, MeasureArgs, TrtBuildArgs, TrtCalibrateArgs, TrtCommand, TrtDumpArgs, TrtInspectArgs,
@@ -51,6 +48,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Ask a run that answers Prometheus how it is, on one screen
     Status(StatusArgs),
+    /// One known batch through everything behind the NIC, against the features expected of it
+    Selftest(SelftestArgs),
     /// Measure a stage on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -270,6 +269,23 @@ pub struct ExportArgs {
     pub check: bool,
 }
 
+/// `selftest`.
+#[derive(Debug, Args)]
+pub struct SelftestArgs {
+    /// The configuration
+    #[arg(value_name = "CONFIG")]
+    pub config: PathBuf,
+    /// The features that are expected, or that --make writes
+    #[arg(long, value_name = "FILE.npy", default_value = "golden.npy")]
+    pub golden: PathBuf,
+    /// Write the file instead: this machine is known to be right
+    #[arg(long)]
+    pub make: bool,
+    /// Use only an engine of TensorRT that is there
+    #[arg(long)]
+    pub no_rebuild: bool,
+}
+
 /// `doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
@@ -327,168 +343,10 @@ pub struct ExplainArgs {
     pub code: String,
 }
 
-/// Which sides of the configuration run here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ModeArg {
-    /// The receiver
-    Rx,
-    /// The sender
-    Tx,
-    /// Both
-    Both,
-}
-
-/// Who infers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BackendArg {
-    /// TensorRT where there is one, the CPU otherwise
-    Auto,
-    /// TensorRT or nothing
-    Tensorrt,
-    /// The ONNX model on the CPU
-    Onnx,
-    /// Nobody: batches are received and given back
-    None,
-}
-
-impl From<BackendArg> for Backend {
-    fn from(backend: BackendArg) -> Self {
-        match backend {
-            BackendArg::Auto => Self::Auto,
-            BackendArg::Tensorrt => Self::TensorRt,
-            BackendArg::Onnx => Self::Onnx,
-            BackendArg::None => Self::None,
-        }
-    }
-}
-
-/// What the software wire does when the receiver is behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SimTx {
-    /// The sender waits
-    Lossless,
-    /// Frames are lost and counted
-    Wire,
-}
-
-/// `run`.
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("passes").args(["replay_once", "loop", "loop_verbatim"]))]
-pub struct RunArgs {
-    /// The configuration
-    #[arg(value_name = "CONFIG")]
-    pub config: PathBuf,
-    /// Which sides run [default: those the configuration has]
-    #[arg(long, value_enum, value_name = "SIDE")]
-    pub mode: Option<ModeArg>,
-    /// Send the data set once (the default where there is one)
-    #[arg(long)]
-    pub replay_once: bool,
-    /// Send the data set over and over, with one running sequence
-    #[arg(long)]
-    pub r#loop: bool,
-    /// Send the data set over and over, as it is in the file
-    #[arg(long)]
-    pub loop_verbatim: bool,
-    /// The capture, instead of dataset.pcap_path; its labels are in FILE.labels, if at all
-    #[arg(long, value_name = "FILE")]
-    pub dataset: Option<PathBuf>,
-    /// The labels, instead of dataset.labels_path and of those beside the capture
-    #[arg(long, value_name = "FILE")]
-    pub labels: Option<PathBuf>,
-    /// Refuse to run with fewer labels than images
-    #[arg(long)]
-    pub strict_labels: bool,
-    /// The largest capture that is loaded, file and memory [default: 8 GiB]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_capture_bytes: Option<u64>,
-    /// Images that are owed: fewer is exit code 4
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub expected_images: Option<u64>,
-    /// End after this many seconds
-    #[arg(long, value_name = "S", value_parser = seconds)]
-    pub seconds: Option<Duration>,
-    /// Images of one inference; a power-of-two divisor of the batch
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub images_per_batch: Option<u32>,
-    /// Another network than the configuration's: its model, engine and feature count
-    #[arg(long, value_name = "resnet18…152")]
-    pub model: Option<String>,
-    /// Who infers, instead of tensorwire.inference_backend
-    #[arg(long, value_enum, value_name = "BACKEND")]
-    pub backend: Option<BackendArg>,
-    /// Use only an engine of TensorRT that is there; where none fits, say why and end
-    #[arg(long)]
-    pub no_rebuild: bool,
-    /// Write the features to this file; row i is image i, rows not delivered are NaN
-    #[arg(long, value_name = "FILE.npy")]
-    pub features: Option<PathBuf>,
-    /// Check everything that a start checks, say what would run, start nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Do not pin threads to cores
-    #[arg(long)]
-    pub no_pin: bool,
-    /// Print the summary as one JSON object on stdout, and nothing else
-    #[arg(long)]
-    pub json: bool,
-    /// Say errors only, on stderr
-    #[arg(long)]
-    pub quiet: bool,
-    /// Write a line to this file descriptor once the receiver is ready
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..))]
-    pub ready_fd: Option<i32>,
-    /// Answer Prometheus at this port of the loopback interface, or at ADDR:PORT [default: nowhere]
-    #[arg(long, value_name = "[ADDR:]PORT", value_parser = end_point)]
-    pub metrics: Option<SocketAddr>,
-    /// After a signal: how long what was received is still worked off; the rest is lost by name
-    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
-    pub drain: Duration,
-    /// Destination MAC address of all frames; overrides ETH_DST_ADDR and the configuration
-    #[arg(long, value_name = "MAC")]
-    pub eth_dst: Option<String>,
-    /// Use what is whole of a capture that was cut short
-    #[arg(long)]
-    pub keep_whole_frames: bool,
-    /// What the software wire does when the receiver is behind [default: wire with --seconds,
-    /// lossless otherwise]
-    #[arg(long, value_enum, value_name = "HOW")]
-    pub sim_tx: Option<SimTx>,
-    /// Lose every N-th frame on the software wire
-    #[arg(long, value_name = "1/N", value_parser = one_in)]
-    pub sim_drop: Option<u64>,
-    /// Move frames on the software wire by up to N positions
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub sim_shuffle: u32,
-    /// Send every N-th frame twice on the software wire
-    #[arg(long, value_name = "1/N", value_parser = one_in)]
-    pub sim_dup: Option<u64>,
-    /// Seed of the software wire's shuffle
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
-    pub sim_seed: u64,
-    /// Write down what the receiver meets, step by step, for `sim --trace`
-    #[arg(long, value_name = "FILE")]
-    pub record_trace: Option<PathBuf>,
-}
-
-/// `--seconds`: more than zero, fractions allowed, at most a year.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    if !(value > 0.0 && value <= 31_536_000.0) {
-        return Err("expected more than 0 and at most 31536000 seconds".to_owned());
-    }
-    Ok(Duration::from_secs_f64(value))
-}
-
-/// `1/N`, N at least 2 (1/1 would leave nothing to receive, or double everything).
-fn one_in(text: &str) -> Result<u64, String> {
-    let n = text.strip_prefix("1/").and_then(|n| n.parse::<u64>().ok());
-    n.filter(|&n| n >= 2)
-        .ok_or_else(|| "expected 1/N with N of at least 2, as in 1/1000".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use clap::CommandFactory;
 

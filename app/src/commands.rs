@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod export;
 pub mod gpu;
 pub mod prepare;
+pub mod selftest;
 pub mod sim;
 pub mod status;
 pub mod trt;

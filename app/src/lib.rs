@@ -5,17 +5,23 @@
 //! features, [`doctor`] looks at the machine, [`exit`] says how a run ends, [`mod@file`] makes
 //! files that are there whole or not at all.
 
+#[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
 pub mod commands;
 pub mod dataset;
+#[cfg(feature = "cli")]
 pub mod doctor;
 pub mod exit;
 pub mod file;
+#[cfg(feature = "cli")]
 pub mod gpu;
 pub mod metrics;
+#[cfg(feature = "cli")]
 pub mod model;
 pub mod run;
 pub mod service;
 pub mod sink;
 pub mod talk;
+#[cfg(feature = "cli")]
 pub mod trt;

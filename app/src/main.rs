@@ -7,7 +7,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use tensorwire::cli::{BenchCommand, Cli, Command};
 use tensorwire::commands::{
-    self, bench, demo, doctor, export, gpu, prepare, sim, status, trt, validate,
+    self, bench, demo, doctor, export, gpu, prepare, selftest, sim, status, trt, validate,
 };
 use tensorwire::exit::{ExitCode, Failure};
 use tensorwire::run;
@@ -51,6 +51,7 @@ fn dispatch(command: &Command) -> Result<ExitCode, Failure> {
         Command::Doctor(args) => doctor::doctor(args),
         Command::Run(args) => run::run(args),
         Command::Status(args) => status::status(args),
+        Command::Selftest(args) => selftest::selftest(args),
         Command::Bench(BenchCommand::Reorder(args)) => bench::bench_reorder(args),
         Command::Sim(args) => sim::sim(args),
         Command::Trt(command) => trt::trt(command),

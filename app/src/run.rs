@@ -4,6 +4,7 @@
 //! machine on its thread and waits; `report` adds everything up. The machines themselves are in
 //! `tensorwire_core::pipeline`, what a plan asks of them in `machines`.
 
+pub mod args;
 pub mod backend;
 pub mod clock;
 pub mod data;
@@ -11,6 +12,8 @@ pub mod frames;
 pub mod gpu;
 mod left;
 pub mod link;
+#[cfg(feature = "cli")]
+pub mod load;
 mod machines;
 pub mod nic;
 pub mod output;
@@ -19,21 +22,25 @@ pub mod plan;
 pub mod progress;
 pub(crate) mod report;
 pub mod seats;
+pub mod selftest;
 mod shown;
 pub mod signals;
 mod stages;
 pub mod steady;
 pub mod tensorrt;
-#[cfg(test)]
+#[cfg(all(test, feature = "cli"))]
 pub(crate) mod testkit;
 pub mod threads;
 pub mod timed;
 pub mod vitals;
 
 use std::io::{self, Write};
+use std::path::Path;
 
-use crate::cli::RunArgs;
+use tensorwire_configs::Config;
+
 use crate::exit::{ExitCode, Failure};
+use crate::run::args::RunArgs;
 use crate::service::Service;
 use crate::sink::Summary;
 use crate::talk::Talk;
@@ -46,6 +53,7 @@ use signals::StopRequest;
 /// # Errors
 ///
 /// A [`Failure`] when there is no summary to show.
+#[cfg(feature = "cli")]
 pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let stop = StopRequest::install()
         .map_err(|error| failure(ExitCode::Device, format!("signals: {error}")))?;
@@ -54,6 +62,28 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         plan.talk.result(format_args!("dry run: {}", plan.describe()));
         return Ok(ExitCode::Complete);
     }
+    let summary = execute(&plan, args, &stop)?;
+    present(&summary, args.json, plan.talk)?;
+    Ok(summary.exit)
+}
+
+/// Runs `config`, which was checked when the program was built, and says how it ended. With a file
+/// of `golden` features the self-test comes first.
+///
+/// # Errors
+///
+/// A [`Failure`] when there is no summary to show, or when the self-test fails.
+pub fn run_config(
+    config: Config,
+    args: &RunArgs,
+    golden: Option<&Path>,
+) -> Result<ExitCode, Failure> {
+    let stop = StopRequest::install()
+        .map_err(|error| failure(ExitCode::Device, format!("signals: {error}")))?;
+    if let Some(golden) = golden {
+        selftest::against(&config, args, golden, &stop)?;
+    }
+    let plan = Plan::of(config, args, Talk::new(args.quiet))?;
     let summary = execute(&plan, args, &stop)?;
     present(&summary, args.json, plan.talk)?;
     Ok(summary.exit)

@@ -73,6 +73,12 @@ impl Service {
         Ok(Self { notify, board, server, drain })
     }
 
+    /// Of a run that nobody is told of: a self-test is not ready, and does not end the service.
+    #[must_use]
+    pub const fn unseen() -> Self {
+        Self { notify: Notify::nobody(), board: None, server: None, drain: GRACE }
+    }
+
     /// The numbers, if somebody may ask for them.
     #[must_use]
     pub const fn board(&self) -> Option<&Board> {

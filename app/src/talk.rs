@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+#[cfg(feature = "cli")]
+use std::io::IsTerminal;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 
+#[cfg(feature = "cli")]
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tensorwire_configs::{Config, LogLevel};
 
@@ -97,6 +100,7 @@ impl Talk {
     /// A progress bar over `total` of `unit`; hidden where stderr is no terminal, and where notices
     /// are not said.
     #[must_use]
+    #[cfg(feature = "cli")]
     pub fn progress(self, total: u64, what: &'static str, unit: &'static str) -> ProgressBar {
         if self.level < Level::Notices || !io::stderr().is_terminal() {
             return ProgressBar::hidden();
@@ -119,6 +123,29 @@ pub(crate) enum Priority {
     Info = 6,
     /// 7
     Debug = 7,
+}
+
+/// Nothing where a progress bar would be: nobody looks at firmware.
+#[cfg(not(feature = "cli"))]
+#[derive(Clone, Copy, Debug)]
+pub struct ProgressBar;
+
+#[cfg(not(feature = "cli"))]
+impl ProgressBar {
+    /// Moves nothing.
+    pub const fn set_position(self, _: u64) {}
+
+    /// Clears nothing.
+    pub const fn finish_and_clear(self) {}
+}
+
+#[cfg(not(feature = "cli"))]
+impl Talk {
+    /// No bar.
+    #[must_use]
+    pub const fn progress(self, _: u64, _: &'static str, _: &'static str) -> ProgressBar {
+        ProgressBar
+    }
 }
 
 /// One line, one write. A stderr that cannot be written to leaves nobody to tell.
@@ -155,7 +182,7 @@ pub(crate) fn plain(text: &dyn fmt::Display) -> String {
     text.to_string().chars().map(shown).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "cli"))]
 mod tests {
     use super::*;
 

@@ -235,7 +235,7 @@ impl Decoder<'_, '_> {
             }
             Kind::Text => Value::Text(written.text.to_owned()),
             Kind::Address => self.address(written),
-            Kind::Mac => match scalar::mac(written.text) {
+            Kind::Mac => match crate::mac(written.text) {
                 Some(mac) => Value::Mac(mac),
                 None => self.malformed(Code::Mac, kind, written),
             },

@@ -4,7 +4,9 @@
 //! this point nothing re-checks.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+#[cfg(feature = "yaml")]
+use std::net::Ipv4Addr;
+use std::net::{IpAddr, SocketAddrV4};
 
 use tensorwire_core::flow::{FlowMatch, FlowTable, FlowTableError};
 use tensorwire_core::geometry::{ElementType, Geometry, Pools};
@@ -12,8 +14,10 @@ use tensorwire_core::header::{HeaderSpec, Verify};
 use tensorwire_core::outer::Outer;
 use tensorwire_core::time::Nanos;
 
+use crate::Mode;
+pub use crate::address::PciAddress;
+#[cfg(feature = "yaml")]
 use crate::resolve::EndPoints;
-pub use crate::scalar::PciAddress;
 
 /// Everything that a run needs to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -393,7 +397,18 @@ impl Config {
         [spec.channels, spec.height, spec.width]
     }
 
+    /// The ends that it has; a sender where it has neither.
+    #[must_use]
+    pub const fn mode(&self) -> Mode {
+        match (&self.rx, &self.tx) {
+            (Some(_), Some(_)) => Mode::Both,
+            (Some(_), None) => Mode::Rx,
+            (None, _) => Mode::Tx,
+        }
+    }
+
     /// Puts in the end points; the frames have their addresses and ports, which the kernel writes.
+    #[cfg(feature = "yaml")]
     pub(crate) fn put_sockets(&mut self, ends: EndPoints) {
         if let Some(rx) = &mut self.rx {
             rx.socket = ends.rx;
@@ -419,6 +434,7 @@ fn table<'a>(mut flows: impl Iterator<Item = &'a FlowMatch>) -> Result<FlowTable
 }
 
 /// An address as core's header builder wants it.
+#[cfg(feature = "yaml")]
 pub(crate) fn octets(address: Option<Ipv4Addr>) -> [u8; 4] {
     address.map_or([0; 4], |address| address.octets())
 }

@@ -236,7 +236,7 @@ fn cores(out: &mut String, name: &str, who: &str, cores: [Option<u32>; 2]) {
     );
 }
 
-fn flow(flow: &FlowMatch) -> String {
+pub(crate) fn flow(flow: &FlowMatch) -> String {
     let FlowMatch { id, udp_src, udp_dst, ipv4_len } = flow;
     let (udp_src, udp_dst) = (ports(*udp_src), ports(*udp_dst));
     format!(

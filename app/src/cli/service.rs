@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::seconds;
+use crate::run::args::seconds;
 
 /// Where `status` asks if nobody says otherwise, and where the unit of the package answers.
 pub const METRICS_PORT: u16 = 9474;
@@ -26,7 +26,7 @@ pub struct StatusArgs {
 }
 
 /// `ADDR:PORT`, or a port of the loopback interface.
-pub(super) fn end_point(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn end_point(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').unwrap_or(text).parse();
     let port = port.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|_| text.parse()).map_err(|_| {

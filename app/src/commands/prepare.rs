@@ -11,7 +11,8 @@ use crate::dataset::{
 };
 use crate::exit::{ExitCode, Failure};
 use crate::run::data::of_dataset;
-use crate::run::plan::{failure, load_config};
+use crate::run::load::load_config;
+use crate::run::plan::failure;
 use crate::talk::Talk;
 
 /// Addresses of the documented sender.

@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use tensorwire_core::geometry::Violations;
 
 use super::capture::LoadError;
+#[cfg(feature = "cli")]
 use super::cifar10::CifarError;
+#[cfg(feature = "cli")]
 use super::images::FolderError;
 use super::labels::LabelsError;
 use super::pcap::PcapError;
+#[cfg(feature = "cli")]
 use super::prepare::PrepareError;
 use crate::file::FileError;
 
@@ -31,8 +34,10 @@ pub enum DatasetError {
     /// A file cannot be opened, read or written.
     File(FileError),
     /// CIFAR-10 data cannot be used.
+    #[cfg(feature = "cli")]
     Cifar(CifarError),
     /// A folder of images, or an image in it, cannot be used.
+    #[cfg(feature = "cli")]
     Folder(FolderError),
     /// Labels or class names cannot be used.
     Labels(LabelsError),
@@ -51,6 +56,7 @@ pub enum DatasetError {
         error: LoadError,
     },
     /// A capture was not prepared.
+    #[cfg(feature = "cli")]
     Prepare(PrepareError),
     /// The geometry does not hold: every rule that is broken.
     Geometry(Box<Violations>),
@@ -73,16 +79,18 @@ impl DatasetError {
     #[must_use]
     pub const fn class(&self) -> ErrorClass {
         match self {
-            Self::File(_)
-            | Self::Cifar(_)
-            | Self::Folder(_)
-            | Self::Labels(_)
-            | Self::Pcap { .. } => ErrorClass::File,
+            #[cfg(feature = "cli")]
+            Self::Cifar(_) | Self::Folder(_) => ErrorClass::File,
+            Self::File(_) | Self::Labels(_) | Self::Pcap { .. } => ErrorClass::File,
             Self::Load { error, .. } if error.is_config() => ErrorClass::Config,
             Self::Load { .. } => ErrorClass::File,
+            #[cfg(feature = "cli")]
             Self::Prepare(error) if error.is_file() => ErrorClass::File,
+            #[cfg(feature = "cli")]
             Self::Prepare(error) if !error.is_config() => ErrorClass::Usage,
-            Self::Prepare(_) | Self::Geometry(_) => ErrorClass::Config,
+            #[cfg(feature = "cli")]
+            Self::Prepare(_) => ErrorClass::Config,
+            Self::Geometry(_) => ErrorClass::Config,
             Self::OutOfRange { .. } => ErrorClass::Usage,
         }
     }
@@ -92,11 +100,14 @@ impl fmt::Display for DatasetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(error) => error.fmt(f),
+            #[cfg(feature = "cli")]
             Self::Cifar(error) => error.fmt(f),
+            #[cfg(feature = "cli")]
             Self::Folder(error) => error.fmt(f),
             Self::Labels(error) => error.fmt(f),
             Self::Pcap { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Load { path, error } => write!(f, "{}: {error}", path.display()),
+            #[cfg(feature = "cli")]
             Self::Prepare(error) => error.fmt(f),
             Self::Geometry(violations) => violations.fmt(f),
             Self::OutOfRange { index, images } => {
@@ -111,11 +122,14 @@ impl std::error::Error for DatasetError {
         // The wrapped errors print themselves above: their sources come next.
         match self {
             Self::File(error) => error.source(),
+            #[cfg(feature = "cli")]
             Self::Cifar(error) => error.source(),
+            #[cfg(feature = "cli")]
             Self::Folder(error) => error.source(),
             Self::Labels(error) => error.source(),
             Self::Pcap { error, .. } => error.source(),
             Self::Load { error, .. } => error.source(),
+            #[cfg(feature = "cli")]
             Self::Prepare(error) => error.source(),
             Self::Geometry(_) | Self::OutOfRange { .. } => None,
         }
@@ -134,10 +148,6 @@ macro_rules! from {
     };
 }
 
-from! {
-    FileError => File,
-    CifarError => Cifar,
-    FolderError => Folder,
-    LabelsError => Labels,
-    PrepareError => Prepare,
-}
+from! { FileError => File, LabelsError => Labels }
+#[cfg(feature = "cli")]
+from! { CifarError => Cifar, FolderError => Folder, PrepareError => Prepare }

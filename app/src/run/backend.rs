@@ -1,14 +1,13 @@
 //! Who infers.
 
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use tensorwire_configs::{self as configs, Config, Inference};
 use tensorwire_core::burst::{Burst, InFlight};
 use tensorwire_core::geometry::ElementType;
 use tensorwire_core::port::{Event, Infer, Outputs, StageError, Ticket};
 use tensorwire_onnx::{
-    BatchBytes, ElemType, ModelExpect, OnnxInfer, OpenError, Profile, check_io, cpu, read_header,
+    BatchBytes, CpuStage, ElemType, ModelExpect, OpenError, Profile, check_io, open, read_header,
 };
 use tensorwire_sim::infer::NullInfer;
 use tensorwire_sim::pool::BatchMemory;
@@ -33,6 +32,44 @@ impl BatchBytes for Buffers<'_> {
     }
 }
 
+/// What runs a model on the CPU.
+#[cfg(feature = "cpu")]
+pub type CpuEngine = tensorwire_onnx::RtenEngine;
+
+/// What runs a model on the CPU: nothing in this program, which is built for a GPU.
+#[cfg(not(feature = "cpu"))]
+#[derive(Debug)]
+pub enum CpuEngine {}
+
+#[cfg(not(feature = "cpu"))]
+impl tensorwire_onnx::Engine for CpuEngine {
+    fn plan(&self) -> &tensorwire_onnx::IoPlan {
+        match *self {}
+    }
+
+    fn run(
+        &mut self,
+        _: &[u8],
+        _: usize,
+        _: &mut [f32],
+        _: &mut [f32],
+    ) -> Result<(), tensorwire_onnx::RunError> {
+        match *self {}
+    }
+}
+
+#[cfg(feature = "cpu")]
+fn cpu_engine(model: &Model, threads: usize) -> Result<CpuEngine, Failure> {
+    let opened = CpuEngine::open(model.path(), &model.expect, threads);
+    opened.map_err(|error| of_open(&error))
+}
+
+#[cfg(not(feature = "cpu"))]
+fn cpu_engine(model: &Model, _: usize) -> Result<CpuEngine, Failure> {
+    let path = model.path().display();
+    Err(failure(ExitCode::Device, format!("{path}: this program does not infer on the CPU")))
+}
+
 /// What the rows of a backend look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelShape {
@@ -46,7 +83,7 @@ pub struct ModelShape {
 #[derive(Debug)]
 pub enum Backend<'m> {
     /// The model on the CPU.
-    Onnx(Box<OnnxInfer<Buffers<'m>>>, ModelShape),
+    Onnx(Box<CpuStage<CpuEngine, Buffers<'m>>>, ModelShape),
     /// An engine on the GPU.
     TensorRt(Box<tensorrt::Stage>, ModelShape),
     /// No inference: batches are received and given back.
@@ -146,7 +183,7 @@ impl Model {
             let mismatch = |source| OpenError::Mismatch { path: path.clone(), source };
             check_io(&header, &model.expect).map_err(|error| of_open(&mismatch(Box::new(error))))?
         } else {
-            cpu::plan(path, &model.expect).map_err(|error| of_open(&error))?
+            open::plan(path, &model.expect).map_err(|error| of_open(&error))?
         };
         let classes = io.logits.as_ref().map_or(0, |(_, classes)| *classes);
         model.shape = ModelShape { feature_dim: io.feature_dim, classes };
@@ -176,9 +213,8 @@ impl<'m> Backend<'m> {
             return Ok(Self::None(NullInfer::default()));
         };
         let (path, shape) = (model.path(), model.shape);
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let infer = OnnxInfer::open(path, &model.expect, threads, Buffers(memory))
-            .map_err(|error| of_open(&error))?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let infer = CpuStage::new(cpu_engine(model, threads)?, Buffers(memory));
         talk.say(format_args!(
             "model {}: {} features{}, on the CPU with {threads} threads",
             path.display(),

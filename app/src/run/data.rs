@@ -9,12 +9,12 @@ use tensorwire_core::pipeline::transmitter::FrameSource;
 
 use super::frames::{Frames, Synthetic};
 use super::plan::failure;
-use crate::cli::RunArgs;
 use crate::dataset::pcap::PcapError;
 use crate::dataset::{
     self, DEFAULT_MAX_BYTES, DatasetError, ErrorClass, Labels, LabelsFrom, LoadError, LoadOptions,
 };
 use crate::exit::{ExitCode, Failure};
+use crate::run::args::RunArgs;
 use crate::talk::Talk;
 
 /// The frames to send, the labels of their images, the names of the classes.

@@ -10,8 +10,8 @@ use tensorwire_core::pipeline::transmitter::TransmitterConfig;
 use tensorwire_core::time::Nanos;
 
 use super::plan::{Passes, Plan, failure};
-use crate::cli::RunArgs;
 use crate::exit::{ExitCode, Failure};
+use crate::run::args::RunArgs;
 
 /// The longest time for which a sender may find no room. The receiver may be busy for as long as
 /// the inference of a batch takes, on a slow machine for minutes; whatever is slower is stuck.

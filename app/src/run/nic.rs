@@ -10,8 +10,8 @@ use tensorwire_socket::{RxConfig, SocketNic, SocketPackets, SocketRx, SocketTx, 
 
 use super::link::{KernelLink, Probe};
 use super::plan::failure;
-use crate::cli::{RunArgs, SimTx};
 use crate::exit::{ExitCode, Failure};
+use crate::run::args::{RunArgs, SimTx};
 use crate::sink::Counted;
 use crate::talk::Talk;
 

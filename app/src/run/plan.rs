@@ -4,9 +4,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use tensorwire_configs::{Config, Mode, Options, RxPoll, Severity};
+use tensorwire_configs::{Config, Mode, RxPoll};
 use tensorwire_core::geometry::ElementType;
 use tensorwire_core::pipeline::transmitter::FrameSource;
 use tensorwire_kernels::Conversion;
@@ -15,12 +15,12 @@ use tensorwire_sim::wire::{MAX_SHUFFLE, WireFaults};
 use super::backend::Model;
 use super::data::{DataSet, capture_path};
 use super::frames::Frames;
+#[cfg(feature = "cli")]
+use super::load;
 use super::nic::NicPlan;
-use super::pin;
-use crate::cli::{ModeArg, RunArgs};
 use crate::dataset::Labels;
 use crate::exit::{ExitCode, Failure, Owed};
-use crate::model::Arch;
+use crate::run::args::RunArgs;
 use crate::sink::Anchoring;
 use crate::talk::Talk;
 
@@ -92,46 +92,6 @@ pub fn failure(exit: ExitCode, reason: impl Into<String>) -> Failure {
     Failure { exit, reason: reason.into() }
 }
 
-/// Reads and checks the configuration, and says what it found.
-///
-/// # Errors
-///
-/// A [`Failure`]: 7 when the file cannot be read, 3 when it is wrong, 5 when it asks for something
-/// that this build cannot do.
-pub fn load_config(
-    path: &Path,
-    options: &Options,
-    mode: Option<Mode>,
-    talk: Talk,
-) -> Result<(Mode, Config), Failure> {
-    let checked = tensorwire_configs::check_file(path, options)
-        .map_err(|error| failure(ExitCode::File, error.to_string()))?;
-    let talk = checked.config.as_ref().map_or(talk, |config| talk.of(config));
-    let result = checked.for_mode(mode);
-    let findings = match &result {
-        Ok(_) => &checked.diagnostics,
-        Err(findings) => findings,
-    };
-    for finding in findings {
-        let text = tensorwire_configs::render::diagnostic(&checked.source, finding);
-        let text = text.trim_end();
-        match finding.severity() {
-            Severity::Error | Severity::Unsupported => talk.error(format_args!("{text}")),
-            Severity::Warning => talk.say(format_args!("{text}")),
-            Severity::Note => talk.detail(format_args!("{text}")),
-        }
-    }
-    result.map_err(|findings| {
-        let errors = findings.iter().filter(|f| f.severity() == Severity::Error).count();
-        if errors > 0 {
-            let s = if errors == 1 { "" } else { "s" };
-            failure(ExitCode::Config, format!("{}: {errors} error{s}", path.display()))
-        } else {
-            failure(ExitCode::Device, format!("{}: not supported by this build", path.display()))
-        }
-    })
-}
-
 impl Plan {
     /// Images of one inference.
     #[must_use]
@@ -167,12 +127,33 @@ impl Plan {
     /// # Errors
     ///
     /// A [`Failure`] with its exit code.
+    #[cfg(feature = "cli")]
     pub fn new(args: &RunArgs, talk: Talk) -> Result<Self, Failure> {
         // Before anything of ours is opened that could have the number.
         let ready = ready_file(args)?;
-        let eth_dst = eth_dst(args)?;
+        faults(args)?;
+        let (config, eth_dst) = load::configured(args, talk)?;
+        Self::planned(config, args, (ready, eth_dst), talk)
+    }
+
+    /// Decides what a run of `config` does; what `args` says of a configuration's file is left out.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] with its exit code.
+    pub fn of(config: Config, args: &RunArgs, talk: Talk) -> Result<Self, Failure> {
+        Self::planned(config, args, (ready_file(args)?, None), talk)
+    }
+
+    fn planned(
+        config: Config,
+        args: &RunArgs,
+        (ready, eth_dst): (Option<File>, Option<[u8; 6]>),
+        talk: Talk,
+    ) -> Result<Self, Failure> {
+        let mode = config.mode();
         let faults = faults(args)?;
-        let (mode, config, nic) = configured(args, eth_dst, talk)?;
+        let nic = NicPlan::of(&config, mode, args)?;
         let talk = talk.of(&config);
         let conversion = conversion(&config)?;
         // A sender neither infers nor needs the model to be there.
@@ -217,31 +198,6 @@ impl Plan {
             faults,
         })
     }
-}
-
-/// The configuration with all that the command line says about it.
-fn configured(
-    args: &RunArgs,
-    eth_dst: Option<[u8; 6]>,
-    talk: Talk,
-) -> Result<(Mode, Config, NicPlan), Failure> {
-    let options = Options {
-        cores_available: if args.no_pin { None } else { Some(pin::available()?) },
-        eth_dst,
-        images_per_inference: args.images_per_batch,
-        backend: args.backend.map(Into::into),
-    };
-    let mode = args.mode.map(|mode| match mode {
-        ModeArg::Rx => Mode::Rx,
-        ModeArg::Tx => Mode::Tx,
-        ModeArg::Both => Mode::Both,
-    });
-    let (mode, mut config) = load_config(&args.config, &options, mode, talk)?;
-    let nic = NicPlan::of(&config, mode, args)?;
-    if let Some(name) = &args.model {
-        apply_model(&mut config, name)?;
-    }
-    Ok((mode, config, nic))
 }
 
 /// What is probably not meant.
@@ -383,55 +339,6 @@ fn fused(config: &Config) -> bool {
     }
 }
 
-/// `--eth-dst`, or the environment's `ETH_DST_ADDR`.
-fn eth_dst(args: &RunArgs) -> Result<Option<[u8; 6]>, Failure> {
-    let (name, text) = match (&args.eth_dst, std::env::var("ETH_DST_ADDR")) {
-        (Some(text), _) => ("--eth-dst", text.clone()),
-        (None, Ok(text)) if !text.is_empty() => ("ETH_DST_ADDR", text),
-        _ => return Ok(None),
-    };
-    match tensorwire_configs::mac(&text) {
-        Some(address) => Ok(Some(address)),
-        None => Err(failure(
-            ExitCode::Usage,
-            format!(
-                "{name}: `{text}` is no MAC address, expected six bytes in hex, as in 48:b0:2d:00:00:01"
-            ),
-        )),
-    }
-}
-
-/// `--model`: another network of the same family.
-fn apply_model(config: &mut Config, name: &str) -> Result<(), Failure> {
-    let arch: Arch =
-        name.parse().map_err(|error| failure(ExitCode::Usage, format!("--model: {error}")))?;
-    let Some(inference) = &mut config.inference else {
-        return Err(failure(
-            ExitCode::Usage,
-            "--model: the configuration has no `inference:` block",
-        ));
-    };
-    inference.feature_dim = u32::try_from(arch.feature_dim()).unwrap_or(u32::MAX);
-    for path in [&mut inference.onnx_path, &mut inference.engine_path].into_iter().flatten() {
-        *path = rename(path, arch.name()).ok_or_else(|| {
-            failure(
-                ExitCode::Usage,
-                format!("--model {name}: the file name of `{path}` names no network to replace"),
-            )
-        })?;
-    }
-    Ok(())
-}
-
-/// The path with the network in its file name replaced by `name`.
-fn rename(path: &str, name: &str) -> Option<String> {
-    let file = path.rfind('/').map_or(0, |slash| slash + 1);
-    let start = file + path.get(file..)?.find("resnet")?;
-    let digits = path.get(start + "resnet".len()..)?;
-    let end = path.len() - digits.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    Some(format!("{}{name}{}", path.get(..start)?, path.get(end..)?))
-}
-
 /// A data set is sent once and made-up frames over and over, unless the flags say otherwise.
 const fn passes(args: &RunArgs, data_set: bool) -> Passes {
     match (args.loop_verbatim, args.r#loop, args.replay_once || data_set) {
@@ -461,5 +368,5 @@ fn owed(
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "cli"))]
 mod tests;

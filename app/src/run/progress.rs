@@ -1,20 +1,29 @@
-//! Lets whoever draws a bar see how many images were delivered.
+//! Lets others see how many images were delivered: whoever draws a bar, and a record of a crash.
 
 use tensorwire_core::port::{Delivery, Outputs, Sink, SinkFault};
 use tensorwire_core::sync::Published;
+use tensorwire_host::crash;
+
+/// Which counter of a crash record holds the images delivered (`tensorwire_host::crash`).
+pub const IMAGES: usize = 0;
+/// Which holds the submissions whose result was delivered.
+pub const BATCHES: usize = 1;
+/// Which is 1 since the run was ready.
+pub const READY: usize = 2;
 
 /// A sink that shows what it took.
 #[derive(Debug)]
 pub struct Progress<'a, S> {
     inner: S,
     images: u64,
+    batches: u64,
     shown: &'a Published,
 }
 
 impl<'a, S> Progress<'a, S> {
     /// Shows in `shown` what `inner` took.
     pub const fn new(inner: S, shown: &'a Published) -> Self {
-        Self { inner, images: 0, shown }
+        Self { inner, images: 0, batches: 0, shown }
     }
 
     /// The sink.
@@ -31,8 +40,11 @@ impl<'a, S> Progress<'a, S> {
 impl<S: Sink> Sink for Progress<'_, S> {
     fn deliver(&mut self, delivery: &Delivery, outputs: Outputs<'_>) -> Result<(), SinkFault> {
         self.inner.deliver(delivery, outputs)?;
+        self.batches += 1;
         self.images += u64::from(delivery.whole.count());
         self.shown.set(self.images);
+        crash::note(IMAGES, self.images);
+        crash::note(BATCHES, self.batches);
         Ok(())
     }
 }

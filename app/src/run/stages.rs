@@ -46,8 +46,8 @@ use super::threads::{
 use super::timed::Timed;
 use super::vitals::Vitals;
 use super::{machines, nic, output, report, shown};
-use crate::cli::RunArgs;
 use crate::exit::{ExitCode, Failure, Owed};
+use crate::run::args::RunArgs;
 use crate::service::{Keeper, Service};
 use crate::sink::{FeatureSink, Summary, TimedSink};
 

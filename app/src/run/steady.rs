@@ -11,10 +11,11 @@ use std::time::Duration;
 use tensorwire_core::sync::Flag;
 use tensorwire_core::time::Nanos;
 use tensorwire_host::memory::{Locked, lock_all};
-use tensorwire_host::{alloc, usage};
+use tensorwire_host::{alloc, crash, usage};
 
 use super::clock::Clock;
 use super::plan::{Plan, failure};
+use super::progress::READY;
 use crate::exit::{ExitCode, Failure};
 use crate::sink::LoopCost;
 
@@ -96,6 +97,7 @@ impl Start {
     /// The receiver is ready: the steady state begins.
     pub fn ready(&self) {
         self.ready.set();
+        crash::note(READY, 1);
         self.go.open();
     }
 

@@ -52,6 +52,12 @@ impl Notify {
         Self::new(variable("NOTIFY_SOCKET").as_deref(), watchdog.map(Duration::from_micros))
     }
 
+    /// No manager.
+    #[must_use]
+    pub const fn nobody() -> Self {
+        Self { socket: None, watchdog: None }
+    }
+
     /// The manager behind the socket `name`: a path, or `@` and an abstract name. `watchdog` is the
     /// time within which it wants to be fed.
     ///

@@ -3,6 +3,7 @@
 //! ([`usage`], [`mod@alloc`]). No policy: who asks for what is decided by the program.
 
 pub mod alloc;
+pub mod crash;
 pub mod memory;
 pub mod realtime;
 pub mod usage;

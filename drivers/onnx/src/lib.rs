@@ -15,6 +15,7 @@ pub mod graph;
 pub mod header;
 #[cfg(feature = "onnxruntime")]
 pub mod onnxruntime;
+pub mod open;
 #[cfg(feature = "cpu")]
 pub mod probe;
 pub mod stage;
@@ -24,11 +25,12 @@ pub mod write;
 
 pub use check::{IoMismatch, IoPlan, Mismatch, ModelExpect, Profile, check_io};
 #[cfg(feature = "cpu")]
-pub use cpu::{OnnxInfer, OpenError, RtenEngine};
+pub use cpu::{OnnxInfer, RtenEngine};
 pub use graph::{Constant, GraphNode, ModelGraph};
 pub use header::{HeaderError, HeaderErrorKind, ModelIo, read_header, read_header_bytes};
 #[cfg(feature = "onnxruntime")]
 pub use onnxruntime::{OrtEngine, OrtInfer};
+pub use open::OpenError;
 #[cfg(feature = "cpu")]
 pub use probe::Probe;
 pub use stage::{BatchBytes, CpuStage, Engine, RunError};

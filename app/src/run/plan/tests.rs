@@ -1,17 +1,9 @@
 use tensorwire_sim::nic::{SwNicConfig, TxMode};
 
 use super::*;
+use crate::model::Arch;
 use crate::run::machines;
 use crate::run::testkit::{Case, frames, only};
-
-#[test]
-fn another_network_renames_the_file_only() {
-    let renamed = rename("models/resnet50_features.fp16in.engine", "resnet101");
-    assert_eq!(renamed.as_deref(), Some("models/resnet101_features.fp16in.engine"));
-    let renamed = rename("resnet50/resnet50.onnx", "resnet18");
-    assert_eq!(renamed.as_deref(), Some("resnet50/resnet18.onnx"));
-    assert_eq!(rename("resnet50/features.onnx", "resnet18"), None);
-}
 
 fn software(plan: Plan) -> SwNicConfig {
     let crate::run::nic::NicPlan::Software(nic) = plan.nic else { panic!("a loopback") };

@@ -1,0 +1,130 @@
+//! `tensorwire` as firmware: one configuration, checked while the program was built and part of
+//! it; three words on the command line; a record of a crash that survives the restart.
+//!
+//! The pipeline is that of the program `tensorwire`, as a library without its command line and
+//! without a reader of YAML. `docs/firmware.md` says how it is built, started and updated.
+
+#[cfg(any(
+    all(feature = "igx", feature = "dgx"),
+    all(feature = "igx", feature = "sim"),
+    all(feature = "dgx", feature = "sim"),
+    not(any(feature = "igx", feature = "dgx", feature = "sim")),
+))]
+compile_error!("one platform: --no-default-features --features igx (or dgx, or sim)");
+
+mod platform;
+
+use std::env;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::Duration;
+
+use tensorwire::exit::{ExitCode, Failure};
+use tensorwire::run::args::RunArgs;
+use tensorwire::run::progress::{BATCHES, IMAGES, READY};
+use tensorwire::run::signals::StopRequest;
+use tensorwire::run::{self, selftest};
+use tensorwire::talk::Talk;
+use tensorwire_host::crash::{self, Record};
+
+/// Counts, so that a run can tell whether its loops allocate.
+#[global_allocator]
+static ALLOCATOR: tensorwire_host::alloc::Counting = tensorwire_host::alloc::Counting;
+
+/// The version, with the word of whoever built it.
+const BUILD: &str = match option_env!("TENSORWIRE_BUILD") {
+    Some(build) => build,
+    None => concat!(env!("CARGO_PKG_VERSION"), " (no TENSORWIRE_BUILD)"),
+};
+
+const USAGE: &str = "usage: tensorwire-firmware run | selftest | version";
+
+/// After a signal: how long what was received is still worked off, as with `tensorwire run`.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// The features that the self-test expects, in the folder that the program is started in.
+const GOLDEN: &str = "golden.npy";
+
+fn main() -> process::ExitCode {
+    let mut words = env::args_os().skip(1);
+    let (command, more) = (words.next().unwrap_or_default(), words.next());
+    let result = match (command.to_str(), more) {
+        (Some("run"), None) => start().and_then(|args| run(&args)),
+        (Some("selftest"), None) => start().and_then(|args| test(&args)),
+        (Some("version"), None) => version(),
+        _ => Err(Failure { exit: ExitCode::Usage, reason: USAGE.to_owned() }),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(Failure { exit, reason }) => {
+            Talk::new(true).error(format_args!("tensorwire-firmware: {reason}"));
+            exit.into()
+        }
+    }
+}
+
+/// What both commands begin with: the record of a crash, and the flags of the run.
+fn start() -> Result<RunArgs, Failure> {
+    let talk = Talk::new(false);
+    talk.say(format_args!("tensorwire-firmware {BUILD} for {}", platform::NAME));
+    if let Some(path) = crash_file() {
+        let before = crash::open(&path, BUILD).map_err(|error| Failure {
+            exit: ExitCode::File,
+            reason: format!("{}: no record of crashes: {error}", path.display()),
+        })?;
+        if let Some(record) = before {
+            talk.error(format_args!("the last run crashed: {}", told(&record)));
+        }
+    }
+    // An engine that does not fit is not built on the machine: the bundle was made for another.
+    Ok(RunArgs { no_rebuild: true, drain: DRAIN, ..RunArgs::default() })
+}
+
+/// Where crashes are written: the service manager's folder of state. Without it there is no
+/// record.
+fn crash_file() -> Option<PathBuf> {
+    env::var_os("STATE_DIRECTORY").map(|folder| Path::new(&folder).join("crash"))
+}
+
+fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
+    let config = platform::config();
+    platform::check(&config)?;
+    let golden = Path::new(GOLDEN);
+    if !golden.exists() {
+        Talk::new(false).say(format_args!("notice: no self-test: there is no {GOLDEN} here"));
+    }
+    run::run_config(config, args, golden.exists().then_some(golden))
+}
+
+fn test(args: &RunArgs) -> Result<ExitCode, Failure> {
+    let config = platform::config();
+    platform::check(&config)?;
+    let stop = StopRequest::install()
+        .map_err(|error| Failure { exit: ExitCode::Device, reason: format!("signals: {error}") })?;
+    selftest::against(&config, args, Path::new(GOLDEN), &stop)?;
+    Ok(ExitCode::Complete)
+}
+
+/// A record with the names of its counters.
+fn told(record: &Record) -> String {
+    let counter = |index: usize| record.counters.get(index).copied().unwrap_or(0);
+    let when = if counter(READY) == 1 { "ready" } else { "starting" };
+    let (images, batches) = (counter(IMAGES), counter(BATCHES));
+    format!("{record}; it was {when}, {images} images in {batches} batches delivered")
+}
+
+/// What this is, on stdout; the newest record of a crash besides.
+fn version() -> Result<ExitCode, Failure> {
+    let record = crash_file().and_then(|path| crash::newest(&path));
+    let crash = record.map_or_else(|| "none".to_owned(), |record| told(&record));
+    let text =
+        format!("tensorwire-firmware {BUILD}\nplatform: {}\nlast crash: {crash}\n", platform::NAME);
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let reason = format!("stdout cannot be written: {error}");
+            Err(Failure { exit: ExitCode::File, reason })
+        }
+        _ => Ok(ExitCode::Complete),
+    }
+}

@@ -1,0 +1,101 @@
+//! The program as a whole, for the platform `sim`: what it checks of itself, and what it leaves
+//! behind when it crashes.
+
+use std::fs;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tensorwire_tests::Workplace;
+
+const FIRMWARE: &str = env!("CARGO_BIN_EXE_tensorwire-firmware");
+
+fn firmware(place: &Workplace, word: &str) -> Command {
+    let mut command = Command::new(FIRMWARE);
+    command.current_dir(place.path()).env("STATE_DIRECTORY", place.path()).arg(word);
+    command
+}
+
+fn run(place: &Workplace, word: &str) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = firmware(place, word).output().expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// A folder as a bundle has it: model and expected features.
+fn bundle() -> Workplace {
+    let place = Workplace::new();
+    let args = ["export-model", "--arch", "resnet18", "--weights", "seed:5", "--output"];
+    let _ = place.tensorwire(&[&args[..], &["model.onnx"]].concat()).expect_code(0);
+    let yaml = concat!(env!("CARGO_MANIFEST_DIR"), "/sim.yaml");
+    let _ = place.tensorwire(&["selftest", yaml, "--make"]).expect_code(0);
+    place
+}
+
+#[test]
+fn three_words_and_no_more() {
+    let place = Workplace::new();
+    for wrong in ["", "validate", "--help"] {
+        let (code, stdout, stderr) = run(&place, wrong);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{wrong}");
+        assert!(stderr.contains("run | selftest | version"), "{stderr}");
+    }
+    let (code, stdout, _) = run(&place, "version");
+    assert_eq!(code, Some(0));
+    assert!(stdout.ends_with("platform: any machine (software NIC)\nlast crash: none\n"));
+}
+
+#[test]
+fn the_self_test_passes_and_finds_another_feature_and_another_model() {
+    let place = bundle();
+    let (code, _, stderr) = run(&place, "selftest");
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("self-test: passed: 2 images of 512 features"), "{stderr}");
+
+    // One feature of the second image: the 128 bytes of the header, then 512 + 7 values.
+    let good = fs::read(place.file("golden.npy")).expect("the features");
+    let mut bad = good.clone();
+    bad[128 + 4 * (512 + 7)..][..4].copy_from_slice(&16f32.to_le_bytes());
+    place.write("golden.npy", bad);
+    let (code, _, stderr) = run(&place, "run");
+    assert_eq!(code, Some(5), "a run does not start either: {stderr}");
+    assert!(stderr.contains("self-test: failed: image 1, feature 7:"), "{stderr}");
+    assert!(!stderr.contains("tensorwire: ready"), "{stderr}");
+
+    place.write("golden.npy", good);
+    let args = ["export-model", "--arch", "resnet18", "--weights", "seed:6", "--output"];
+    let _ = place.tensorwire(&[&args[..], &["model.onnx"]].concat()).expect_code(0);
+    let (code, _, stderr) = run(&place, "selftest");
+    assert_eq!(code, Some(5), "{stderr}");
+    assert!(stderr.contains("self-test: failed: image 0, feature"), "{stderr}");
+}
+
+#[test]
+fn a_crash_is_told_by_version_and_by_the_next_start() {
+    let place = bundle();
+    let said = fs::File::create(place.file("said")).expect("a file");
+    let mut running = firmware(&place, "run").stderr(said).spawn().expect("it starts");
+    let ready = || fs::read_to_string(place.file("said")).is_ok_and(|s| s.contains(": ready"));
+    let began = Instant::now();
+    while !ready() && began.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(20));
+    }
+    thread::sleep(Duration::from_millis(500));
+    let killed = Command::new("kill").args(["-SEGV", &running.id().to_string()]).status();
+    let status = running.wait().expect("it ends");
+    assert!(killed.is_ok_and(|status| status.success()), "kill(1) has sent the signal");
+    assert_eq!(status.code(), None, "it ends by the signal: {status}");
+
+    let (_, stdout, _) = run(&place, "version");
+    let told = "last crash: SIGSEGV: memory that is not there, thread `";
+    assert!(stdout.contains(told), "{stdout}");
+    assert!(stdout.contains("; it was ready, "), "{stdout}");
+    assert!(!stdout.contains(" 0 images in 0 batches"), "{stdout}");
+    let (code, _, stderr) = run(&place, "selftest");
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("the last run crashed: SIGSEGV"), "{stderr}");
+    let (_, _, stderr) = run(&place, "selftest");
+    assert!(!stderr.contains("crashed"), "once: {stderr}");
+    let (_, stdout, _) = run(&place, "version");
+    assert!(stdout.contains(told), "and it is kept: {stdout}");
+}
