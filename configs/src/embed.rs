@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use tensorwire_core::flow::FlowMatch;
 use tensorwire_core::geometry::{Geometry, GeometrySpec, Pools};
 use tensorwire_core::header::{HeaderSpec, Verify};
+use tensorwire_core::outer::{Outer, Tag, Tunnel, TunnelKind};
 use tensorwire_core::time::Nanos;
 
 use crate::model::{
@@ -94,6 +95,36 @@ fields!("::tensorwire_core::geometry": Pools {
     windows queue_depth output_bufs rx_bufs rx_ring rx_batch retained reorders_in_flight
 });
 fields!("::tensorwire_core::header": HeaderSpec { eth_src eth_dst ip_src ip_dst udp_src udp_dst });
+
+fields!("::tensorwire_core::outer": Tag { ethertype control });
+fields!("::tensorwire_core::outer": Tunnel { kind eth_src eth_dst ip_src ip_dst });
+
+impl Expr for Outer {
+    fn expr(&self) -> String {
+        let (word, value) = match self {
+            Self::Vlan(tag) => ("Vlan", tag.expr()),
+            Self::Tunnel(tunnel) => ("Tunnel", tunnel.expr()),
+        };
+        format!("::tensorwire_core::outer::Outer::{word}({value})")
+    }
+}
+
+impl Expr for TunnelKind {
+    fn expr(&self) -> String {
+        let kind = match self {
+            Self::Vxlan { vni, udp_src, udp_dst } => format!(
+                "Vxlan {{ vni: {}, udp_src: {}, udp_dst: {udp_dst} }}",
+                vni.expr(),
+                udp_src.expr()
+            ),
+            Self::Gre { protocol } => format!("Gre {{ protocol: {protocol} }}"),
+            Self::Nvgre { tni, flow_id } => {
+                format!("Nvgre {{ tni: {}, flow_id: {flow_id} }}", tni.expr())
+            }
+        };
+        format!("::tensorwire_core::outer::TunnelKind::{kind}")
+    }
+}
 
 impl Expr for Geometry {
     fn expr(&self) -> String {
