@@ -90,16 +90,25 @@ pub struct RunArgs {
     #[cfg_attr(feature = "cli", arg(long))]
     pub strict_labels: bool,
     /// The largest capture that is loaded, file and memory [default: 8 GiB]
-    #[cfg_attr(feature = "cli", arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..)))]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))
+    )]
     pub max_capture_bytes: Option<u64>,
     /// Images that are owed: fewer is exit code 4
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..)))]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))
+    )]
     pub expected_images: Option<u64>,
     /// End after this many seconds
     #[cfg_attr(feature = "cli", arg(long, value_name = "S", value_parser = seconds))]
     pub seconds: Option<Duration>,
     /// Images of one inference; a power-of-two divisor of the batch
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..)))]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))
+    )]
     pub images_per_batch: Option<u32>,
     /// Another network than the configuration's: its model, engine and feature count
     #[cfg_attr(feature = "cli", arg(long, value_name = "resnet18…152"))]
@@ -126,7 +135,10 @@ pub struct RunArgs {
     #[cfg_attr(feature = "cli", arg(long))]
     pub quiet: bool,
     /// Write a line to this file descriptor once the receiver is ready
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..)))]
+    #[cfg_attr(
+        feature = "cli",
+        arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..))
+    )]
     pub ready_fd: Option<i32>,
     /// Answer Prometheus at this port of the loopback interface, or at ADDR:PORT [default: nowhere]
     #[cfg_attr(feature = "cli", arg(long, value_name = "[ADDR:]PORT", value_parser = end_point))]
