@@ -2,6 +2,7 @@
 //! logits are sums.
 
 use std::fs;
+use std::path::PathBuf;
 
 use super::*;
 use crate::check::Profile;
