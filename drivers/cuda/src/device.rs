@@ -161,7 +161,7 @@ fn all() -> Result<Vec<Found>, CudaError> {
 /// A text of C that a call wrote into a buffer.
 fn text_of(buffer: &[core::ffi::c_char]) -> String {
     let bytes: Vec<u8> =
-        buffer.iter().map(|c| c.cast_unsigned()).take_while(|byte| *byte != 0).collect();
+        buffer.iter().map(|c| c.to_ne_bytes()[0]).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
