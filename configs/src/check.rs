@@ -18,7 +18,7 @@ pub struct Options {
     /// The cores that this process may run on; `None` leaves cores unchecked (`validate` on another
     /// machine, `--no-pin`).
     pub cores_available: Option<Vec<u32>>,
-    /// Replaces `bench_tx.eth_dst_addr` (`ETH_DST_ADDR`, `--eth-dst`); see [`mac`].
+    /// Replaces `bench_tx.eth_dst_addr` (`ETH_DST_ADDR`, `--eth-dst`); see [`crate::mac`].
     pub eth_dst: Option<[u8; 6]>,
     /// Replaces `inference.images_per_batch` (`--images-per-batch`).
     pub images_per_inference: Option<u32>,
@@ -42,7 +42,7 @@ pub enum Verdict {
 /// What came out of checking one file.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// Name and text, for [`render`].
+    /// Name and text, for [`crate::render`].
     pub source: Source,
     /// The configuration; there exactly when nothing worse than a warning was found.
     pub config: Option<Config>,
