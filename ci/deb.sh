@@ -55,9 +55,8 @@ in_root tensorwire --version
 in_root tensorwire-bundle status
 in_root tensorwire validate /etc/tensorwire/resnet50_sw_loopback.yaml
 in_root getent passwd tensorwire
-is 'enabled at boot' ../../../lib/systemd/system/tensorwire.service \
-    "$(realpath -ms --relative-to="$root/etc/systemd/system/multi-user.target.wants" \
-        "$root$(readlink "$root/etc/systemd/system/multi-user.target.wants/tensorwire.service")")"
+is 'enabled at boot' /lib/systemd/system/tensorwire.service \
+    "$(readlink "$root/etc/systemd/system/multi-user.target.wants/tensorwire.service")"
 
 echo '-- a bundle, a setting and a switched-off service survive an upgrade'
 mkdir "$root/b"
@@ -66,7 +65,7 @@ in_root tensorwire-bundle make /b --name 1.0 --run 'run resnet50_sw_loopback.yam
     --selftest 'validate resnet50_sw_loopback.yaml'
 in_root tensorwire-bundle install /b
 echo '# ours' >>"$root/etc/tensorwire/resnet50_sw_loopback.yaml"
-in_root deb-systemd-helper disable tensorwire.service
+in_root systemctl disable tensorwire.service
 in_root dpkg -i --force-confold /new.deb
 is state ii "$(state)"
 is version "$(dpkg-deb -f "$new" Version)" "$(in_root dpkg-query -W -f '${Version}' tensorwire)"
