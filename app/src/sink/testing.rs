@@ -12,8 +12,8 @@ use tensorwire_core::reassembly::ReassemblyCounters;
 use tensorwire_core::time::Nanos;
 
 use super::{
-    Anchoring, ClassReport, ConfusionRow, Counted, Counter, Latency, LinkTotals, Mode, Port,
-    RateMeter, RunFacts, SinkReport, Summary, Timing, TxTotals,
+    Anchoring, ClassReport, ConfusionRow, Counted, Counter, Latency, LinkTotals, LoopCost, Mode,
+    Port, RateMeter, RunFacts, SinkReport, Summary, Timing, TxTotals,
 };
 use crate::exit::Owed;
 
@@ -114,6 +114,14 @@ pub(crate) fn full() -> Summary {
     let counters = counters.map(counter).to_vec();
     let link = LinkTotals { up: true, downs: 2, down_seconds: 1.25, name: "0000:01:00.1".into() };
     summary.links = vec![link];
+    summary.steady = vec![LoopCost {
+        thread: "tw-producer",
+        turns: 1_000_000,
+        allocations: Some(0),
+        minor_faults: 2,
+        major_faults: 1,
+        longest_turn_ms: 0.125,
+    }];
     let port = Port { port: "0000:01:00.1".to_owned(), counters };
     summary.of_nic(Counted { rx: Some(producer.nic), ports: vec![port] });
     summary

@@ -32,6 +32,8 @@ packets: offered=32643 placed=32637 duplicate=1 late=1 wild=0 short=0 long=0 mal
 other_flow=1 no_buffer=0 early=0 held=0
 malformed packets: vlan=1 fragment=0 ihl=0 checksum=2 not_udp=0
 nic: imissed=3 ierrors=2 rx_nombuf=1
+tw-producer: steady state: 1000000 turns, 0 allocations, page faults 2 minor 1 major, \
+longest turn 0.125 ms
 warning: 1 images have a feature or logit that is not a finite number; they are in no statistics
 
 Per-class mean-feature stats (first 2 dims + L2 norm of the mean vector):
