@@ -24,6 +24,9 @@ use crate::run::plan::Plan;
 use crate::run::vitals::Vitals;
 use crate::talk::Talk;
 
+/// After a signal: how long what was received is worked off if nobody says otherwise (`--drain`).
+pub const DRAIN: Duration = Duration::from_secs(10);
+
 /// Beyond the time for draining: how long a call that is under way (an inference, a write) may
 /// still take before the process ends without it.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -200,5 +203,26 @@ impl Keeper<'_> {
             return Err(Failure { exit, reason });
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, feature = "cli"))]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    /// What is said in three places: the default of the flag, this file, and the unit, which waits
+    /// longer than both take together.
+    #[test]
+    fn the_manager_waits_longer_than_a_stop_takes() {
+        let cli = Cli::try_parse_from(["tensorwire", "run", "c.yaml"]).expect("it is one");
+        let Command::Run(args) = cli.command else { panic!("another command") };
+        assert_eq!(args.drain, DRAIN);
+        let unit = include_str!("../../packaging/systemd/tensorwire.service");
+        let limit = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec="));
+        let limit = limit.and_then(|seconds| seconds.parse().ok()).expect("a time");
+        assert!(Duration::from_secs(limit) > DRAIN + GRACE, "{limit} s");
     }
 }

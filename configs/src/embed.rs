@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use tensorwire_core::flow::FlowMatch;
-use tensorwire_core::geometry::{Geometry, GeometrySpec, Pools};
+use tensorwire_core::geometry::{ElementType, Geometry, GeometrySpec, Pools};
 use tensorwire_core::header::{HeaderSpec, Verify};
 use tensorwire_core::outer::{Outer, Tag, Tunnel, TunnelKind};
 use tensorwire_core::time::Nanos;
@@ -49,6 +49,7 @@ macro_rules! words {
 words!("::tensorwire_configs":
     LogLevel RegionKind Missing Backpressure RxPoll Backend);
 words!("::tensorwire_core::header": Verify);
+words!("::tensorwire_core::geometry": ElementType);
 
 /// Structures, field by field.
 macro_rules! fields {
@@ -91,6 +92,10 @@ fields!("::tensorwire_configs": Settings {
     rx_poll rx_ring tx_ring inference_backend workspace_mib features lock_memory realtime_priority
     isolated_cores
 });
+fields!("::tensorwire_core::geometry": GeometrySpec {
+    channels height width packets_per_image images_per_batch payload_byte_offset payload_bytes
+    seq_bit_offset seq_bit_width input output
+});
 fields!("::tensorwire_core::geometry": Pools {
     windows queue_depth output_bufs rx_bufs rx_ring rx_batch retained reorders_in_flight
 });
@@ -128,28 +133,7 @@ impl Expr for TunnelKind {
 
 impl Expr for Geometry {
     fn expr(&self) -> String {
-        let GeometrySpec {
-            channels,
-            height,
-            width,
-            packets_per_image,
-            images_per_batch,
-            payload_byte_offset,
-            payload_bytes,
-            seq_bit_offset,
-            seq_bit_width,
-            input,
-            output,
-        } = self.spec();
-        format!(
-            "::tensorwire_configs::proven_geometry(&::tensorwire_core::geometry::GeometrySpec {{ \
-             channels: {channels}, height: {height}, width: {width}, packets_per_image: \
-             {packets_per_image}, images_per_batch: {images_per_batch}, payload_byte_offset: \
-             {payload_byte_offset}, payload_bytes: {payload_bytes}, seq_bit_offset: \
-             {seq_bit_offset}, seq_bit_width: {seq_bit_width}, input: \
-             ::tensorwire_core::geometry::ElementType::{input:?}, output: \
-             ::tensorwire_core::geometry::ElementType::{output:?} }})"
-        )
+        format!("::tensorwire_configs::proven_geometry(&{})", self.spec().expr())
     }
 }
 

@@ -18,13 +18,13 @@ use std::env;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process;
-use std::time::Duration;
 
 use tensorwire::exit::{ExitCode, Failure};
 use tensorwire::run::args::RunArgs;
 use tensorwire::run::progress::{BATCHES, IMAGES, READY};
 use tensorwire::run::signals::StopRequest;
 use tensorwire::run::{self, selftest};
+use tensorwire::service::DRAIN;
 use tensorwire::talk::Talk;
 use tensorwire_host::crash::{self, Record};
 
@@ -39,9 +39,6 @@ const BUILD: &str = match option_env!("TENSORWIRE_BUILD") {
 };
 
 const USAGE: &str = "usage: tensorwire-firmware run | selftest | version";
-
-/// After a signal: how long what was received is still worked off, as with `tensorwire run`.
-const DRAIN: Duration = Duration::from_secs(10);
 
 /// The features that the self-test expects, in the folder that the program is started in.
 const GOLDEN: &str = "golden.npy";
