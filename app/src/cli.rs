@@ -1,7 +1,7 @@
 //! The command line: what is asked for, in types. Everything that can be refused without looking at
 //! a file is refused here.
 
-pub(crate) mod service;
+mod service;
 mod trt;
 
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use crate::run::args::{BackendArg, ModeArg, RunArgs, SimTx};
-pub use service::{METRICS_PORT, StatusArgs};
+pub use service::StatusArgs;
 pub use trt::{
     GpuArgs, MeasureArgs, TrtBuildArgs, TrtCalibrateArgs, TrtCommand, TrtDumpArgs, TrtInspectArgs,
     TrtLintArgs, TrtProfileArgs, TrtSweepArgs, TrtVersionArgs,

@@ -72,7 +72,7 @@ impl Service {
         let board = metrics.map(|_| Board::new(&plan.mode.to_string(), infers));
         let server = metrics.zip(board.as_ref());
         let server = server.map(|(address, board)| Server::start(address, board.numbers()));
-        let server = server.transpose().map_err(|error| failed("--metrics", &error))?;
+        let server = server.transpose().map_err(|error| failed("metrics", &error))?;
         Ok(Self { notify, board, server, drain })
     }
 

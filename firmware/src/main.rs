@@ -15,11 +15,14 @@ compile_error!("one platform: --no-default-features --features igx (or dgx, or s
 mod platform;
 
 use std::env;
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process;
 
 use tensorwire::exit::{ExitCode, Failure};
+use tensorwire::metrics::{END_POINT, end_point};
 use tensorwire::run::args::RunArgs;
 use tensorwire::run::progress::{BATCHES, IMAGES, READY};
 use tensorwire::run::signals::StopRequest;
@@ -39,6 +42,12 @@ const BUILD: &str = match option_env!("TENSORWIRE_BUILD") {
 };
 
 const USAGE: &str = "usage: tensorwire-firmware run | selftest | version";
+
+/// Where Prometheus and `tensorwire status` are answered: `[ADDR:]PORT`, or [`NOWHERE`].
+const METRICS: &str = "TENSORWIRE_METRICS";
+
+/// Nobody is answered.
+const NOWHERE: &str = "off";
 
 /// The features that the self-test expects, in the folder that the program is started in.
 const GOLDEN: &str = "golden.npy";
@@ -63,6 +72,7 @@ fn main() -> process::ExitCode {
 
 /// What both commands begin with: the record of a crash, and the flags of the run.
 fn start() -> Result<RunArgs, Failure> {
+    let metrics = metrics(env::var_os(METRICS))?;
     let talk = Talk::new(false);
     talk.say(format_args!("tensorwire-firmware {BUILD} for {}", platform::NAME));
     if let Some(path) = crash_file() {
@@ -75,7 +85,22 @@ fn start() -> Result<RunArgs, Failure> {
         }
     }
     // An engine that does not fit is not built on the machine: the bundle was made for another.
-    Ok(RunArgs { no_rebuild: true, drain: DRAIN, ..RunArgs::default() })
+    Ok(RunArgs { no_rebuild: true, drain: DRAIN, metrics, ..RunArgs::default() })
+}
+
+/// Where a run answers, by what `said` of the environment says. It answers by itself: a bundle that
+/// nobody can ask is never confirmed.
+fn metrics(said: Option<OsString>) -> Result<Option<SocketAddr>, Failure> {
+    let Some(said) = said else { return Ok(Some(END_POINT)) };
+    let said = said.to_string_lossy();
+    if said == NOWHERE {
+        return Ok(None);
+    }
+    let failed = |what| Failure {
+        exit: ExitCode::Usage,
+        reason: format!("{METRICS}={said}: {what}, or {NOWHERE}"),
+    };
+    end_point(&said).map(Some).map_err(failed)
 }
 
 /// Where crashes are written: the service manager's folder of state. Without it there is no
@@ -123,5 +148,25 @@ fn version() -> Result<ExitCode, Failure> {
             Err(Failure { exit: ExitCode::File, reason })
         }
         _ => Ok(ExitCode::Complete),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_answers_where_status_asks_unless_told_otherwise() {
+        let at = |said: Option<&str>| metrics(said.map(OsString::from)).map_err(|f| f.reason);
+        assert_eq!(at(None), Ok(Some(END_POINT)));
+        assert_eq!(END_POINT.to_string(), "127.0.0.1:9474");
+        assert_eq!(at(Some("0")), Ok(Some(([127, 0, 0, 1], 0).into())));
+        assert_eq!(at(Some("0.0.0.0:80")), Ok(Some(([0, 0, 0, 0], 80).into())));
+        assert_eq!(at(Some("off")), Ok(None));
+        for wrong in ["", "on", "65536"] {
+            let reason = at(Some(wrong)).expect_err("refused");
+            let begin = format!("TENSORWIRE_METRICS={wrong}: expected a port");
+            assert!(reason.starts_with(&begin) && reason.ends_with(", or off"), "{reason}");
+        }
     }
 }

@@ -2,17 +2,21 @@
 //! behind when it crashes.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tensorwire_tests::Workplace;
+use tensorwire_bundle::contents::{self, About, PROGRAM};
+use tensorwire_bundle::store::Store;
+use tensorwire_tests::{Workplace, program};
 
 const FIRMWARE: &str = env!("CARGO_BIN_EXE_tensorwire-firmware");
 
 fn firmware(place: &Workplace, word: &str) -> Command {
     let mut command = Command::new(FIRMWARE);
     command.current_dir(place.path()).env("STATE_DIRECTORY", place.path()).arg(word);
+    // A port of its own for each test: they run at the same time.
+    command.env("TENSORWIRE_METRICS", "0");
     command
 }
 
@@ -70,20 +74,42 @@ fn the_self_test_passes_and_finds_another_feature_and_another_model() {
     assert!(stderr.contains("self-test: failed: image 0, feature"), "{stderr}");
 }
 
-/// A run that is ready, for so long, and then crashes.
-fn crash_after(place: &Workplace, time: Duration) {
+/// A run that is killed with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A run, once it is ready.
+fn ready(place: &Workplace, mut command: Command) -> Running {
     let said = fs::File::create(place.file("said")).expect("a file");
-    let mut running = firmware(place, "run").stderr(said).spawn().expect("it starts");
-    let ready = || fs::read_to_string(place.file("said")).is_ok_and(|s| s.contains(": ready"));
+    let running = Running(command.stderr(said).spawn().expect("it starts"));
     let began = Instant::now();
-    while !ready() && began.elapsed() < Duration::from_secs(60) {
+    while !said_by(place).contains("tensorwire: ready\n") {
+        assert!(began.elapsed() < Duration::from_secs(300), "not ready: {}", said_by(place));
         thread::sleep(Duration::from_millis(20));
     }
+    running
+}
+
+/// What the last run has said so far.
+fn said_by(place: &Workplace) -> String {
+    fs::read_to_string(place.file("said")).unwrap_or_default()
+}
+
+/// A run that is ready, for so long, and then crashes.
+fn crash_after(place: &Workplace, time: Duration) {
+    let mut running = ready(place, firmware(place, "run"));
     thread::sleep(time);
     // The word of the shell: a machine need not have the program.
-    let id = running.id().to_string();
+    let id = running.0.id().to_string();
     let killed = Command::new("sh").args(["-c", "kill -s SEGV \"$0\"", &id]).status();
-    let status = running.wait().expect("it ends");
+    let status = running.0.wait().expect("it ends");
     assert!(killed.is_ok_and(|status| status.success()), "the shell has sent the signal");
     assert_eq!(status.code(), None, "it ends by the signal: {status}");
 }
@@ -109,4 +135,57 @@ fn a_crash_is_told_by_version_and_by_the_next_start() {
     assert!(!stderr.contains("crashed"), "once: {stderr}");
     let (_, stdout, _) = run(&place, "version");
     assert!(stdout.contains(told), "and it is kept: {stdout}");
+}
+
+/// A bundle of the firmware, installed: `tensorwire-bundle make` and `install`.
+fn install(store: &Store, place: &Workplace, name: &str) {
+    let folder = place.file(name);
+    fs::create_dir(&folder).expect("a folder");
+    fs::copy(FIRMWARE, folder.join(PROGRAM)).expect("the program");
+    for file in ["model.onnx", "golden.npy"] {
+        fs::copy(place.file(file), folder.join(file)).expect("a file of the bundle");
+    }
+    let words = |word: &str| vec![word.to_owned()];
+    let about = About { name: name.to_owned(), run: words("run"), selftest: words("selftest") };
+    contents::make(&folder, &about).expect("a bundle");
+    store.install(&folder).expect("it passes its self-test");
+}
+
+/// What `tensorwire-bundle begin` and `exec` start.
+fn started(store: &Store, place: &Workplace, metrics: &str) -> Running {
+    let start = store.start().expect("there is a bundle");
+    let mut command = Command::new(start.folder.join(PROGRAM));
+    command.current_dir(&start.folder).args(&start.about.run).env("TENSORWIRE_METRICS", metrics);
+    ready(place, command)
+}
+
+/// The command of `tensorwire-confirm.service`, with the port of this run.
+fn asking(place: &Workplace) -> Vec<String> {
+    let said = said_by(place);
+    let line = said.lines().find_map(|line| line.strip_prefix("metrics: http://"));
+    let address = line.and_then(|line| line.strip_suffix("/metrics")).expect("it was said");
+    let program = program().display().to_string();
+    [&program, "status", "--interval", "0.3", "--address", address].map(str::to_owned).to_vec()
+}
+
+#[test]
+fn a_bundle_of_firmware_is_confirmed_as_any_other() {
+    let place = bundle();
+    let store = Store::open(&place.file("state")).expect("a store");
+    install(&store, &place, "1.0");
+    install(&store, &place, "2.0");
+    let after = Duration::from_secs(2);
+    let running = started(&store, &place, "0");
+    let ask = asking(&place);
+    let confirmed = store.confirm_by(&ask, after);
+    assert_eq!(confirmed.expect("confirmed").as_deref(), Some("2.0"), "{}", said_by(&place));
+    drop(running);
+
+    // One that nobody can ask is not.
+    install(&store, &place, "3.0");
+    let _running = started(&store, &place, "off");
+    assert!(!said_by(&place).contains("metrics:"), "{}", said_by(&place));
+    let error = store.confirm_by(&ask, after).expect_err("no answer").to_string();
+    assert!(error.contains("no answer from 127.0.0.1:"), "{error}");
+    assert_eq!(store.status().expect("readable").trial_starts, Some(1));
 }

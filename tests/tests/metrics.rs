@@ -158,7 +158,7 @@ fn an_end_point_that_cannot_be_had_ends_the_run_before_it_begins() {
         let args = ["run", "c.yaml", "--no-pin", "--backend", "none", "--metrics", address];
         let output = place.tensorwire(&args);
         let output = output.expect_code(code);
-        assert!(output.stderr.contains("--metrics"), "{}", output.stderr);
+        assert!(output.stderr.contains("metrics"), "{}", output.stderr);
         assert!(output.stderr.contains(address), "{}", output.stderr);
     }
 }

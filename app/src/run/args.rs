@@ -8,7 +8,7 @@ use std::time::Duration;
 use tensorwire_configs::Backend;
 
 #[cfg(feature = "cli")]
-use crate::cli::service::end_point;
+use crate::metrics::end_point;
 
 /// Which sides of the configuration run here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@
 //! it, counts its starts, confirms it or takes it back.
 
 pub mod cli;
+mod confirm;
 pub mod contents;
 pub mod error;
 pub mod store;

@@ -3,11 +3,10 @@
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Parser;
-use tensorwire_bundle::cli::{Cli, ConfirmArgs, What};
+use tensorwire_bundle::cli::{Cli, What};
 use tensorwire_bundle::contents::{About, PROGRAM, check, make};
 use tensorwire_bundle::error::BundleError;
 use tensorwire_bundle::store::Store;
@@ -55,7 +54,12 @@ fn run(cli: &Cli) -> Result<(), BundleError> {
             let ending = ["SERVICE_RESULT", "EXIT_CODE", "EXIT_STATUS"].map(of).join(" ");
             store.note(ending.trim())?;
         }
-        What::Confirm(args) => confirm(&store, args)?,
+        What::Confirm(args) => {
+            let after = Duration::from_secs(args.after);
+            if let Some(name) = store.confirm_by(&args.command, after)? {
+                say(&format!("{name} is confirmed"));
+            }
+        }
         What::Rollback { reason } => print(&store.roll_back(reason)?),
         What::Status { json } => status(&store, *json)?,
         What::Prune => store.prune()?.iter().for_each(|name| print(name)),
@@ -70,33 +74,6 @@ fn exec(store: &Store) -> Result<(), BundleError> {
     let program = folder.join(PROGRAM);
     let error = Command::new(&program).args(&about.run).current_dir(&folder).exec();
     Err(BundleError::Io { doing: "run", path: program, error })
-}
-
-fn confirm(store: &Store, args: &ConfirmArgs) -> Result<(), BundleError> {
-    let end = Instant::now() + Duration::from_secs(args.after);
-    let Some((program, more)) = args.command.split_first() else { return Ok(()) };
-    loop {
-        let output = Command::new(program).args(more).output();
-        let output = output.map_err(|error| BundleError::Io {
-            doing: "run",
-            path: program.into(),
-            error,
-        })?;
-        // 1: it runs and loses something, which a restart would not mend.
-        if !matches!(output.status.code(), Some(0 | 1)) {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let text = format!("not confirmed: {}: {}", output.status, said.trim());
-            return Err(BundleError::State(text));
-        }
-        if Instant::now() >= end {
-            break;
-        }
-        thread::sleep(Duration::from_secs(1));
-    }
-    if let Some(name) = store.confirm()? {
-        say(&format!("{name} is confirmed"));
-    }
-    Ok(())
 }
 
 fn status(store: &Store, json: bool) -> Result<(), BundleError> {
