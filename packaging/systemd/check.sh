@@ -7,7 +7,8 @@ command -v systemd-analyze >/dev/null || { echo 'skipped: no systemd-analyze (ap
 # The exposure of a unit from 0 (none) to 100, and what it may be at most. What is left of
 # tensorwire.service: a network, devices, a real-time class, three capabilities (see its comments).
 limits='tensorwire.service 24
-tensorwire-confirm.service 16'
+tensorwire-confirm.service 16
+tensorwire-rollback.service 9'
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
@@ -15,7 +16,7 @@ trap 'rm -rf "$root"' EXIT
 mkdir -p "$root"/usr/lib/systemd/system "$root"/usr/lib/tensorwire "$root"/usr/bin "$root"/etc
 cp -a /usr/lib/systemd/system/*.target "$root/usr/lib/systemd/system/"
 cp ./*.service "$root/usr/lib/systemd/system/"
-for program in usr/lib/tensorwire/tensorwire-bundle usr/bin/tensorwire; do
+for program in usr/lib/tensorwire/tensorwire-bundle usr/bin/tensorwire usr/bin/systemctl; do
     printf '#!/bin/sh\n' >"$root/$program"
     chmod 755 "$root/$program"
 done

@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tensorwire::metrics::Scrape;
+use tensorwire_bundle::contents::{About, PROGRAM, make};
+use tensorwire_bundle::store::Store;
 use tensorwire_tests::background::Background;
 use tensorwire_tests::yaml::{Small, Yaml};
 use tensorwire_tests::{Workplace, config, workspace};
@@ -147,6 +150,55 @@ fn status_says_how_the_run_is_by_its_exit_code() {
     let losing = place.tensorwire(&args).expect_code(1);
     assert!(losing.stdout.starts_with("tensorwire   losing ("), "{}", losing.stdout);
     assert!(losing.stdout.contains(" images: damaged "), "{}", losing.stdout);
+}
+
+/// A bundle whose program is a line of shell, installed.
+fn install(store: &Store, place: &Workplace, name: &str) {
+    let program = place.write(&format!("{name}/{PROGRAM}"), "#!/bin/sh\n");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a program");
+    let about = About { name: name.to_owned(), run: Vec::new(), selftest: Vec::new() };
+    make(&place.file(name), &about).expect("a bundle");
+    store.install(&place.file(name)).expect("installed");
+}
+
+/// Also when nothing answers any more: that may be why.
+#[test]
+fn status_tells_which_bundle_runs_and_why_the_last_was_taken_back() {
+    let place = place();
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let nobody = nobody.local_addr().expect("bound").to_string();
+    let told = |address: &str, code: i32, json: &[&str]| {
+        let args = ["status", "--address", address, "--interval", "0.1", "--bundles", "state"];
+        place.tensorwire(&[&args, json].concat()).expect_code(code)
+    };
+    assert_eq!(told(&nobody, 5, &[]).stdout, "", "no bundles here");
+    assert_eq!(told(&nobody, 5, &["--json"]).json()["bundle"], Value::Null);
+    let store = Store::open(&place.file("state")).expect("a store");
+    install(&store, &place, "1.0");
+    assert_eq!(told(&nobody, 5, &[]).stdout, "bundle       1.0\n");
+    install(&store, &place, "2.0");
+    store.start().expect("a bundle");
+    let text = "bundle       2.0, on trial (started 1 times)\n";
+    assert_eq!(told(&nobody, 5, &[]).stdout, text);
+    store.note("watchdog killed ABRT").expect("noted");
+    let why = store.give_up("start limit").expect("taken back");
+    assert!(why.ends_with(": start limit; watchdog killed ABRT"), "{why}");
+
+    let text = format!("bundle       1.0\nrollback     {why}\n");
+    assert_eq!(told(&nobody, 5, &[]).stdout, text);
+    let json = told(&nobody, 5, &["--json"]).json();
+    assert_eq!(json["state"], "silent");
+    assert_eq!(json["bundle"]["rollback"].as_str(), Some(why.as_str()));
+    let (_running, address) = run(&place, &["--loop"]);
+    let _ = numbers(&address);
+    let well = told(&address, 0, &[]).stdout;
+    assert!(well.starts_with("tensorwire   well (") && well.ends_with(&text), "{well}");
+    let json = told(&address, 0, &["--json"]).json();
+    assert_eq!(
+        (json["state"].as_str(), json["bundle"]["current"].as_str()),
+        (Some("well"), Some("1.0"))
+    );
+    assert_eq!(json["bundle"]["trial_starts"], Value::Null);
 }
 
 #[test]

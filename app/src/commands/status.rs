@@ -1,10 +1,13 @@
 //! `status`: how a run is, on one screen, from what it tells Prometheus.
 
+pub(crate) mod bundle;
+
 use std::fmt::Write;
 use std::thread;
 
 use serde_json::{Map, Value, json};
 
+use self::bundle::Bundles;
 use super::print;
 use crate::cli::StatusArgs;
 use crate::exit::{ExitCode, Failure};
@@ -31,21 +34,43 @@ const STALLED: f64 = 5.0;
 ///
 /// A [`Failure`]: 5 when nobody answers, 7 when stdout cannot be written.
 pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
-    let gone = |error: ScrapeError| Failure { exit: ExitCode::Device, reason: error.to_string() };
-    let before = Scrape::of(args.address).map_err(gone)?;
-    thread::sleep(args.interval);
-    let now = Scrape::of(args.address).map_err(gone)?;
+    let bundles = Bundles::of(&args.bundles);
+    let (before, now) = match looks(args) {
+        Ok(looks) => looks,
+        Err(error) => {
+            // Why nothing runs may be that a bundle was taken back.
+            if args.json {
+                show(&json!({"state": "silent", "bundle": bundles.json()}))?;
+            } else {
+                print(&bundles.text())?;
+            }
+            return Err(Failure { exit: ExitCode::Device, reason: error.to_string() });
+        }
+    };
     let report = Report::new(&before, &now, args.interval.as_secs_f64());
     if args.json {
-        let text = serde_json::to_string_pretty(&report.json()).map_err(|error| Failure {
-            exit: ExitCode::Internal,
-            reason: format!("status: {error}"),
-        })?;
-        print(&(text + "\n"))?;
+        let mut json = report.json();
+        json["bundle"] = bundles.json();
+        show(&json)?;
     } else {
-        print(&report.text())?;
+        print(&(report.text() + &bundles.text()))?;
     }
     Ok(report.exit())
+}
+
+/// The numbers, and those of the interval before.
+fn looks(args: &StatusArgs) -> Result<(Scrape, Scrape), ScrapeError> {
+    let before = Scrape::of(args.address)?;
+    thread::sleep(args.interval);
+    Ok((before, Scrape::of(args.address)?))
+}
+
+fn show(json: &Value) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(json).map_err(|error| Failure {
+        exit: ExitCode::Internal,
+        reason: format!("status: {error}"),
+    })?;
+    print(&(text + "\n"))
 }
 
 /// A cause of loss: how much since the start, how much between the two looks.

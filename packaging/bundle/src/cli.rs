@@ -46,6 +46,9 @@ pub enum What {
         /// Why
         #[arg(long, value_name = "TEXT", default_value = "by hand")]
         reason: String,
+        /// Only if a bundle is on trial
+        #[arg(long)]
+        trial: bool,
     },
     /// Say what runs, and why the last bundle was taken back
     Status {

@@ -60,7 +60,8 @@ fn run(cli: &Cli) -> Result<(), BundleError> {
                 say(&format!("{name} is confirmed"));
             }
         }
-        What::Rollback { reason } => print(&store.roll_back(reason)?),
+        What::Rollback { reason, trial: true } => print(&store.give_up(reason)?),
+        What::Rollback { reason, trial: false } => print(&store.roll_back(reason)?),
         What::Status { json } => status(&store, *json)?,
         What::Prune => store.prune()?.iter().for_each(|name| print(name)),
         What::Make(_) | What::Check { .. } => {}

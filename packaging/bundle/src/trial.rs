@@ -48,10 +48,7 @@ impl Store {
         let mut notice = None;
         if let Some((starts, marker)) = self.marker()? {
             if starts >= STARTS {
-                let mut why = format!("it was started {starts} times and was not confirmed");
-                for ending in self.endings(&marker) {
-                    let _ = write!(why, "; {ending}");
-                }
+                let why = format!("it was started {starts} times and was not confirmed");
                 notice = Some(self.roll_back(&why)?);
             } else {
                 self.rename(&marker, &format!("{TRIAL}{}", starts + 1))?;
@@ -101,18 +98,36 @@ impl Store {
         self.current()
     }
 
-    /// Takes the current bundle back, on trial or not, and keeps `why`.
+    /// Takes the bundle on trial back, and no other: the manager does not start it any more.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError`] when none is on trial: what runs is confirmed, and stays.
+    pub fn give_up(&self, why: &str) -> Result<String, BundleError> {
+        self.recover()?;
+        let none = || BundleError::State("no bundle is on trial".to_owned());
+        self.marker()?.ok_or_else(none)?;
+        self.roll_back(why)
+    }
+
+    /// Takes the current bundle back, on trial or not, and keeps `why` and how it has ended.
     ///
     /// # Errors
     ///
     /// [`BundleError`] when there is nothing to go back to.
     pub fn roll_back(&self, why: &str) -> Result<String, BundleError> {
+        // What an interrupted switch has left is no trial.
+        self.recover()?;
         let trial = self.marker()?;
         let link = if trial.is_some() { FALLBACK } else { PREVIOUS };
         let none = || BundleError::State("there is no bundle to go back to".to_owned());
         let old = self.linked(link)?.ok_or_else(none)?;
         let new = self.current()?.unwrap_or_default();
-        let text = format!("{new} was taken back for {old}: {why}");
+        let mut text = format!("{new} was taken back for {old}: {why}");
+        for ending in trial.iter().flat_map(|(_, marker)| self.endings(marker)) {
+            // A string takes whatever is written to it.
+            let _ = write!(text, "; {ending}");
+        }
         // The reason is worth less than the switch: on a full disk there is no room for it, and
         // the switch needs none.
         let kept = self.write(ROLLBACK, &format!("{text}\n"));

@@ -68,6 +68,39 @@ fn a_bundle_that_does_not_become_ready_is_taken_back_with_the_reasons() {
     }
 }
 
+/// The manager gives up (`tensorwire-rollback.service`) before the trial is over.
+#[test]
+fn what_the_manager_does_not_start_any_more_is_taken_back_on_trial_only() {
+    let place = Place::new();
+    let store = on_trial(&place);
+    store.start().expect("it runs");
+    store.note("exit-code exited 101").expect("noted");
+    let text = store.give_up("start limit").expect("taken back");
+    assert_eq!(text, "2.0 was taken back for 1.0: start limit; exit-code exited 101");
+    assert_eq!(store.status().expect("readable").rollback.as_deref(), Some(text.as_str()));
+    assert_eq!(current(&store), "1.0");
+    // What is confirmed stays, whatever it does.
+    let refused = |store: &Store| store.give_up("start limit").expect_err("refused").to_string();
+    assert_eq!(refused(&store), "no bundle is on trial");
+    let place = Place::new();
+    let store = on_trial(&place);
+    store.confirm().expect("confirmed");
+    assert_eq!(refused(&store), "no bundle is on trial");
+    assert_eq!(current(&store), "2.0");
+}
+
+/// The power was cut between the marker and the switch: the old one runs, and goes on to.
+#[test]
+fn a_switch_that_did_not_happen_is_nothing_to_go_back_from() {
+    let place = Place::new();
+    let store = place.store();
+    store.install(&place.bundle("1.0", "true")).expect("installed");
+    store.link(FALLBACK, "1.0").expect("linked");
+    store.write("trial-0", "2.0\n").expect("written");
+    assert!(store.roll_back("by hand").is_err(), "there is nothing before 1.0");
+    assert_eq!(names(&place.root()), ["bundles", "current"]);
+}
+
 #[test]
 fn what_is_broken_or_fails_its_self_test_changes_nothing() {
     let place = Place::new();
