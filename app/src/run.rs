@@ -16,6 +16,7 @@ pub mod link;
 pub mod load;
 mod machines;
 pub mod nic;
+pub mod noted;
 pub mod output;
 pub mod pin;
 pub mod plan;

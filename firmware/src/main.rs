@@ -24,12 +24,12 @@ use std::process;
 use tensorwire::exit::{ExitCode, Failure};
 use tensorwire::metrics::{END_POINT, end_point};
 use tensorwire::run::args::RunArgs;
-use tensorwire::run::progress::{BATCHES, IMAGES, READY};
+use tensorwire::run::noted::told;
 use tensorwire::run::signals::StopRequest;
 use tensorwire::run::{self, selftest};
 use tensorwire::service::DRAIN;
 use tensorwire::talk::Talk;
-use tensorwire_host::crash::{self, Record};
+use tensorwire_host::crash;
 
 /// Counts, so that a run can tell whether its loops allocate.
 #[global_allocator]
@@ -126,14 +126,6 @@ fn test(args: &RunArgs) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure { exit: ExitCode::Device, reason: format!("signals: {error}") })?;
     selftest::against(&config, args, Path::new(GOLDEN), &stop)?;
     Ok(ExitCode::Complete)
-}
-
-/// A record with the names of its counters.
-fn told(record: &Record) -> String {
-    let counter = |index: usize| record.counters.get(index).copied().unwrap_or(0);
-    let when = if counter(READY) == 1 { "ready" } else { "starting" };
-    let (images, batches) = (counter(IMAGES), counter(BATCHES));
-    format!("{record}; it was {when}, {images} images in {batches} batches delivered")
 }
 
 /// What this is, on stdout; the newest record of a crash besides.

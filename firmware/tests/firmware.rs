@@ -114,6 +114,14 @@ fn crash_after(place: &Workplace, time: Duration) {
     assert_eq!(status.code(), None, "it ends by the signal: {status}");
 }
 
+/// The packets that a record says were placed.
+fn placed(told: &str) -> u64 {
+    let (_, rest) = told.split_once("; packets: offered ").expect("the packets are told");
+    let number =
+        rest.split_once(", placed ").and_then(|(_, rest)| rest.split([',', ';', '\n']).next());
+    number.and_then(|number| number.parse().ok()).expect("a number")
+}
+
 #[test]
 fn a_crash_is_told_by_version_and_by_the_next_start() {
     let place = bundle();
@@ -128,6 +136,7 @@ fn a_crash_is_told_by_version_and_by_the_next_start() {
     assert!(stdout.contains(told), "{stdout}");
     assert!(stdout.contains("; it was ready, "), "{stdout}");
     assert!(!stdout.contains(" 0 images in 0 batches"), "{stdout}");
+    assert!(placed(&stdout) >= 2 * 128, "the packets of two images at least: {stdout}");
     let (code, _, stderr) = run(&place, "selftest");
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stderr.contains("the last run crashed: SIGSEGV"), "{stderr}");

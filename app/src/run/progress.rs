@@ -2,14 +2,8 @@
 
 use tensorwire_core::port::{Delivery, Outputs, Sink, SinkFault};
 use tensorwire_core::sync::Published;
-use tensorwire_host::crash;
 
-/// Which counter of a crash record holds the images delivered (`tensorwire_host::crash`).
-pub const IMAGES: usize = 0;
-/// Which holds the submissions whose result was delivered.
-pub const BATCHES: usize = 1;
-/// Which is 1 since the run was ready.
-pub const READY: usize = 2;
+use super::noted;
 
 /// A sink that shows what it took.
 #[derive(Debug)]
@@ -43,8 +37,7 @@ impl<S: Sink> Sink for Progress<'_, S> {
         self.batches += 1;
         self.images += u64::from(delivery.whole.count());
         self.shown.set(self.images);
-        crash::note(IMAGES, self.images);
-        crash::note(BATCHES, self.batches);
+        noted::delivered(self.images, self.batches);
         Ok(())
     }
 }

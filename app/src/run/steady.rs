@@ -11,11 +11,11 @@ use std::time::Duration;
 use tensorwire_core::sync::Flag;
 use tensorwire_core::time::Nanos;
 use tensorwire_host::memory::{Locked, lock_all};
-use tensorwire_host::{alloc, crash, usage};
+use tensorwire_host::{alloc, usage};
 
 use super::clock::Clock;
+use super::noted;
 use super::plan::{Plan, failure};
-use super::progress::READY;
 use crate::exit::{ExitCode, Failure};
 use crate::sink::LoopCost;
 
@@ -97,7 +97,7 @@ impl Start {
     /// The receiver is ready: the steady state begins.
     pub fn ready(&self) {
         self.ready.set();
-        crash::note(READY, 1);
+        noted::ready();
         self.go.open();
     }
 

@@ -1,5 +1,5 @@
 //! What the loops of a run show of themselves, ten times a second: that they turn and how far they
-//! are, for the watchdog; their numbers, for Prometheus.
+//! are, for the watchdog; their numbers, for Prometheus and for a record of a crash.
 //!
 //! To show something is a handful of atomic operations, without a lock and without an allocation.
 
@@ -7,6 +7,7 @@ use tensorwire_core::pipeline::transmitter::TransmitCounters;
 use tensorwire_core::sync::Published;
 use tensorwire_core::time::Nanos;
 
+use super::noted;
 use crate::metrics::{Board, ConsumerBoard, ProducerBoard, Seen, SenderBoard, Taken};
 
 /// How often a loop shows itself.
@@ -146,6 +147,7 @@ impl<'a> View<'a, ProducerBoard> {
         vitals.handed.set(seen.status.images.pending);
         vitals.waiting.set(u64::from(seen.status.waiting));
         vitals.turn(Loop::Producer);
+        noted::seen(seen);
         if let Some(board) = &self.board {
             board.show(seen);
         }
@@ -173,6 +175,7 @@ impl<'a> View<'a, ConsumerBoard> {
         let lost = counters.infer_failed + counters.sink_failed + counters.shutdown;
         self.vitals.ended.set(counters.delivered + lost);
         self.vitals.turn(Loop::Consumer);
+        noted::consumed(counters);
         if let Some(board) = &self.board {
             board.show(taken);
         }
