@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The service under a real systemd: ci/service-manager.sh ROOT PROGRAM, where ROOT is a Debian with
-# systemd and the package. systemd is process 1 of namespaces of its own (processes, mounts, network,
+# The service under a real systemd: ci/service-manager.sh ROOT PROGRAM FIRMWARE, where ROOT is a Debian
+# with systemd and the package, and FIRMWARE that for any machine. systemd is process 1 of namespaces of its own (processes, mounts, network,
 # control groups) and touches nothing outside. 77: namespaces are refused here.
 set -euo pipefail
-root=$(realpath "$1") program=$(realpath "$2")
+root=$(realpath "$1") program=$(realpath "$2") firmware=$(realpath "$3")
 cd "$(dirname "$0")/.."
 
 group=/sys/fs/cgroup
@@ -137,6 +137,47 @@ inside systemctl restart --no-block tensorwire.service
 until_true 30 inside test -e /var/lib/tensorwire/trial-1
 until_true 90 running 1.1
 grep 'watchdog' "$root/var/lib/tensorwire/rollback"
+
+echo '-- one that uses the starts of the unit up is taken back before its trial is over'
+limit=$root/etc/systemd/system/tensorwire.service.d/limit.conf
+printf '[Unit]\nStartLimitBurst=2\n' >"$limit"
+inside systemctl daemon-reload
+# shellcheck disable=SC2016 # a program
+printf '#!/bin/sh\ncase "$*" in *--dry-run) exit 0 ;; esac\nexit 7\n' >"$work/crashes"
+bundle 4.0 "$work/crashes"
+inside systemctl restart --no-block tensorwire.service
+until_true 30 running 1.1
+grep 'its starts were used up.*; exit-code exited 7$' "$root/var/lib/tensorwire/rollback"
+inside tensorwire status | grep 'rollback  *4.0 was taken back for 1.1: its starts were used up'
+# A confirmed bundle is not taken back: the unit stays failed.
+inside systemctl stop tensorwire.service
+inside systemctl reset-failed tensorwire.service
+mv "$root/var/lib/tensorwire/bundles/1.1/tensorwire" "$work/kept"
+cp "$work/crashes" "$root/var/lib/tensorwire/bundles/1.1/tensorwire"
+inside systemctl start --no-block tensorwire.service
+failed() { [ "$(property ActiveState)" = failed ]; }
+until_true 30 failed
+sleep 2
+is 'state of a confirmed bundle without starts' failed "$(property ActiveState)"
+is current 'bundles/1.1' "$(readlink "$root/var/lib/tensorwire/current")"
+mv "$work/kept" "$root/var/lib/tensorwire/bundles/1.1/tensorwire"
+rm "$limit"
+inside systemctl daemon-reload
+inside systemctl reset-failed tensorwire.service
+
+echo '-- a bundle of firmware is confirmed by the same units'
+folder=$root/root/bundle-5.0
+mkdir -p "$folder"
+cp "$firmware" "$folder/tensorwire"
+(cd "$folder" && "$program" export-model --arch resnet18 --weights seed:5 --output model.onnx &&
+    "$program" selftest "$OLDPWD/firmware/sim.yaml" --make) >/dev/null
+inside tensorwire-bundle make /root/bundle-5.0 --name 5.0 --run run --selftest selftest
+inside tensorwire-bundle install /root/bundle-5.0
+inside systemctl start tensorwire.service
+inside test -e /var/lib/tensorwire/fallback
+until_true 60 inside test ! -e /var/lib/tensorwire/fallback
+running 5.0
+inside tensorwire status | sed -n '1p;/^bundle/p'
 
 echo '-- it stops in time and in order'
 before=$SECONDS
