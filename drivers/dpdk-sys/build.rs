@@ -14,7 +14,7 @@ mod dpdk {
     const OLDEST: &str = "22.11";
 
     /// The parts of the shim, one subject each.
-    const SOURCES: [&str; 5] = ["eal", "device", "memory", "burst", "flow"];
+    const SOURCES: [&str; 6] = ["eal", "device", "memory", "burst", "flow", "event"];
 
     /// Libraries that the shim calls. Drivers are not among them, except the one whose function
     /// makes ports of rings: EAL loads the others when it starts.

@@ -150,7 +150,7 @@ const SENT: [Row<TransmitCounters, u64>; 4] = [
 ];
 
 /// Name and help of every number.
-const HELP: [(&str, &str); 34] = [
+const HELP: [(&str, &str); 35] = [
     ("tensorwire_packets_offered_total", "Frames that the NIC handed over."),
     (PACKETS, "Frames by what became of them; with those held their sum is the frames offered."),
     ("tensorwire_packets_held", "Packets that are neither placed nor refuted yet."),
@@ -189,6 +189,7 @@ const HELP: [(&str, &str); 34] = [
     ("tensorwire_link_up", "1 while the link is up, where somebody can say so."),
     ("tensorwire_link_downs_total", "Times that the link went down."),
     ("tensorwire_link_down_seconds_total", "Time for which the link was down."),
+    ("tensorwire_link_resets_total", "Times that its NIC was reset, or asked for it."),
     ("tensorwire_ready", "1 once the receiver takes frames."),
     ("tensorwire_build_info", "1, with the version of the program and what it runs."),
 ];
@@ -245,6 +246,7 @@ struct LinkNumbers {
     up: Gauge,
     downs: Counter,
     down: Gauge,
+    resets: Counter,
 }
 
 impl LinkBoard {
@@ -254,6 +256,7 @@ impl LinkBoard {
             numbers.up.set(f64::from(u8::from(link.up)));
             numbers.downs.absolute(link.downs);
             numbers.down.set(link.down_seconds);
+            numbers.resets.absolute(link.resets);
         }
     }
 }
@@ -347,6 +350,8 @@ impl Board {
             downs: recorder.register_counter(&key("tensorwire_link_downs_total", link), &METADATA),
             down: recorder
                 .register_gauge(&key("tensorwire_link_down_seconds_total", link), &METADATA),
+            resets: recorder
+                .register_counter(&key("tensorwire_link_resets_total", link), &METADATA),
         };
         LinkBoard(links.iter().map(made).collect())
     }

@@ -24,6 +24,8 @@ pub enum LinkState {
     Down,
     /// The device does not exist any more.
     Gone,
+    /// It is there and of no use until a new start sets it up, for this reason.
+    Faulty(&'static str),
 }
 
 /// One look at a link.
@@ -34,6 +36,16 @@ pub struct Look {
     /// Times that it went down, where somebody counts them: what goes down and up again between
     /// two looks is seen by nobody else.
     pub downs: Option<u64>,
+    /// Times that the device was reset, or asked for it, since it was opened.
+    pub resets: u64,
+}
+
+impl Look {
+    /// A look by somebody who counts nothing.
+    #[must_use]
+    pub const fn at(state: LinkState) -> Self {
+        Self { state, downs: None, resets: 0 }
+    }
 }
 
 /// Somebody who can say what a link is. It is asked some twenty times a second, and never blocks.
@@ -69,14 +81,14 @@ impl Probe for KernelLink {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 // A system without sysfs has no file of any interface.
                 let known = self.folder.parent().is_some_and(Path::exists);
-                return known.then_some(Look { state: LinkState::Gone, downs: None });
+                return known.then_some(Look::at(LinkState::Gone));
             }
             // EINVAL: the interface is shut down, so nobody knows whether there is a carrier.
             Err(error) if error.kind() == ErrorKind::InvalidInput => LinkState::Down,
             Err(_) => return None,
         };
         let downs = read("carrier_down_count").ok().and_then(|text| text.trim().parse().ok());
-        Some(Look { state, downs })
+        Some(Look { downs, ..Look::at(state) })
     }
 }
 
@@ -89,6 +101,7 @@ struct Link {
     /// The probe's count at the last look.
     counted: Option<u64>,
     downs: u64,
+    resets: u64,
     down_since: Option<Nanos>,
     down_for: Nanos,
 }
@@ -100,6 +113,7 @@ impl Link {
         let counted = look.downs.zip(self.counted).map(|(new, old)| new.saturating_sub(old));
         self.downs += counted.unwrap_or(0).max(went_down.into());
         self.counted = look.downs.or(self.counted);
+        self.resets = look.resets;
         if look.state == self.state {
             return false;
         }
@@ -119,6 +133,7 @@ impl Link {
             name: self.name.clone(),
             up: self.state == LinkState::Up,
             downs: self.downs,
+            resets: self.resets,
             down_seconds: self.down_for.plus(still).as_secs_f64(),
         }
     }
@@ -146,6 +161,7 @@ impl Links {
             state: look.state,
             counted: look.downs,
             downs: 0,
+            resets: look.resets,
             down_since: (!up).then_some(now),
             down_for: Nanos::ZERO,
         });
@@ -159,20 +175,21 @@ impl Links {
     pub fn look(&mut self, now: Nanos, talk: Talk) -> Result<(), Failure> {
         for link in &mut self.0 {
             let Some(look) = link.probe.look() else { continue };
-            if !link.take(look, now) {
-                continue;
-            }
+            let new = look.resets > link.resets;
+            let changed = link.take(look, now);
             let name = &link.name;
+            if new {
+                talk.say(format_args!("link {name}: its NIC is reset, or asks for it"));
+            }
             match look.state {
+                _ if !changed => {}
                 LinkState::Up => {
                     let seconds = link.down_for.as_secs_f64();
                     talk.say(format_args!("link {name}: up again, down for {seconds:.1} s so far"));
                 }
                 LinkState::Down => talk.say(format_args!("link {name}: down")),
-                LinkState::Gone => {
-                    let reason = format!("link {name}: the device is gone");
-                    return Err(Failure { exit: ExitCode::Device, reason });
-                }
+                LinkState::Gone => return Err(lost(name, "the device is gone")),
+                LinkState::Faulty(why) => return Err(lost(name, why)),
             }
         }
         Ok(())
@@ -183,6 +200,10 @@ impl Links {
     pub fn totals(&self, now: Nanos) -> Vec<LinkTotals> {
         self.0.iter().map(|link| link.totals(now)).collect()
     }
+}
+
+fn lost(name: &str, why: &str) -> Failure {
+    Failure { exit: ExitCode::Device, reason: format!("link {name}: {why}") }
 }
 
 #[cfg(test)]
@@ -209,11 +230,11 @@ mod tests {
     }
 
     const fn seen(state: LinkState) -> Option<Look> {
-        Some(Look { state, downs: None })
+        Some(Look::at(state))
     }
 
     const fn counted(state: LinkState, downs: u64) -> Option<Look> {
-        Some(Look { state, downs: Some(downs) })
+        Some(Look { state, downs: Some(downs), resets: 0 })
     }
 
     const UP: Option<Look> = seen(LinkState::Up);
@@ -231,7 +252,7 @@ mod tests {
     }
 
     fn totals(up: bool, downs: u64, down_seconds: f64) -> LinkTotals {
-        LinkTotals { name: "eth0".to_owned(), up, downs, down_seconds }
+        LinkTotals { name: "eth0".to_owned(), up, downs, down_seconds, resets: 0 }
     }
 
     #[test]
@@ -267,6 +288,27 @@ mod tests {
         assert_eq!(gone.exit, ExitCode::Device);
         assert_eq!(gone.reason, "link eth0: the device is gone");
         assert_eq!(links.totals(Nanos::from_secs(3)), [totals(false, 1, 2.0)]);
+    }
+
+    #[test]
+    fn a_nic_that_is_reset_is_counted_and_one_that_asks_for_it_ends_the_run_by_name() {
+        let reset = |state, resets| Some(Look { resets, ..Look::at(state) });
+        // A driver that does it by itself: down for the while, and the run goes on.
+        let recovered = after(&[
+            UP,
+            reset(LinkState::Down, 1),
+            reset(LinkState::Up, 1),
+            reset(LinkState::Up, 1),
+        ]);
+        assert_eq!(recovered, LinkTotals { resets: 1, ..totals(true, 1, 1.0) });
+        let mut links = links(&[UP, reset(LinkState::Faulty("it asks for a reset"), 2)]);
+        let ended = links.look(Nanos::from_secs(1), Talk::new(true)).expect_err("of no use");
+        assert_eq!(
+            (ended.exit, &*ended.reason),
+            (ExitCode::Device, "link eth0: it asks for a reset")
+        );
+        let at_the_end = LinkTotals { resets: 2, ..totals(false, 1, 0.0) };
+        assert_eq!(links.totals(Nanos::from_secs(1)), [at_the_end]);
     }
 
     #[test]

@@ -307,6 +307,8 @@ pub struct LinkTotals {
     pub downs: u64,
     /// Seconds for which it was down, in all.
     pub down_seconds: f64,
+    /// Times that its NIC was reset, or asked for it.
+    pub resets: u64,
 }
 
 /// What a port counted in the words of its driver.

@@ -112,7 +112,8 @@ pub(crate) fn full() -> Summary {
     let counter = |(name, value): (&str, u64)| Counter { name: name.to_owned(), value };
     let counters = [("rx_good_packets", 32_643), ("rx_errors", 0), ("rx_missed_errors", 3)];
     let counters = counters.map(counter).to_vec();
-    let link = LinkTotals { up: true, downs: 2, down_seconds: 1.25, name: "0000:01:00.1".into() };
+    let name = "0000:01:00.1".to_owned();
+    let link = LinkTotals { up: true, downs: 2, down_seconds: 1.25, resets: 1, name };
     summary.links = vec![link];
     summary.steady = vec![LoopCost {
         thread: "tw-producer",

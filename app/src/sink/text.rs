@@ -228,12 +228,16 @@ impl Summary {
 
     /// A link that was up all the time is not worth a line.
     fn links(&self, lines: &mut Lines) {
-        for link in self.links.iter().filter(|link| !link.up || link.downs > 0) {
+        for link in self.links.iter().filter(|link| !link.up || link.downs + link.resets > 0) {
             let (name, downs, seconds) = (&link.name, link.downs, link.down_seconds);
             let now = if link.up { "up" } else { "down" };
-            lines.line(format_args!(
-                "link {name}: went down {downs} times, down for {seconds:.1} s; {now} at the end"
+            lines.part(format_args!(
+                "link {name}: went down {downs} times, down for {seconds:.1} s; "
             ));
+            if link.resets > 0 {
+                lines.part(format_args!("NIC reset {} times; ", link.resets));
+            }
+            lines.line(format_args!("{now} at the end"));
         }
     }
 

@@ -79,6 +79,7 @@ int twd_port_info(uint16_t port, struct twd_port_info *info)
 	info->max_rx_queues = dev.max_rx_queues;
 	info->max_tx_queues = dev.max_tx_queues;
 	info->timestamps = (dev.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) != 0;
+	info->keeps_rules = (dev.dev_capa & RTE_ETH_DEV_CAPA_FLOW_RULE_KEEP) != 0;
 	/* A port without an address of its own has all zeros. */
 	if (rte_eth_macaddr_get(port, &mac) == 0)
 		memcpy(info->mac, mac.addr_bytes, sizeof(info->mac));
@@ -108,6 +109,8 @@ int twd_port_configure(uint16_t port, uint16_t rx_queues, uint16_t tx_queues, ui
 	*timestamps = *timestamps && (dev.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP);
 	if (*timestamps)
 		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+	/* Without it some drivers (mlx5) do not report that the device is gone. */
+	conf.intr_conf.rmv = dev.dev_flags && (*dev.dev_flags & RTE_ETH_DEV_INTR_RMV) != 0;
 	return rte_eth_dev_configure(port, rx_queues, tx_queues, &conf);
 }
 

@@ -45,7 +45,8 @@ struct twd_port_info {
 	uint16_t max_tx_queues;
 	uint8_t mac[6];
 	uint8_t timestamps;
-	uint8_t marks;
+	/* Rules are there again after a driver has set the port up anew by itself. */
+	uint8_t keeps_rules;
 };
 struct twd_port_stats {
 	uint64_t in_packets, out_packets, in_bytes, out_bytes;
@@ -144,3 +145,17 @@ int twd_flow_isolate(uint16_t port, int on);
 int twd_flow_create(uint16_t port, const struct twd_flow_rule *rule, void **flow, char *message,
 		    size_t room);
 int twd_flow_destroy(uint16_t port, void *flow);
+
+/* event.c */
+/* How often a driver reported what, counted while it is watched; read with acquire. */
+struct twd_events {
+	uint32_t resets;     /* it asks for a reset of the port */
+	uint32_t removals;   /* the device is gone */
+	uint32_t recoveries; /* it has begun to set the port up anew by itself */
+	uint32_t recovered;  /* it has done so */
+	uint32_t failed;     /* it could not */
+	uint32_t recovering; /* 1: it is about it. It may begin twice and end once. */
+};
+int twd_events_watch(uint16_t port, struct twd_events *events);
+/* -EAGAIN: one is being counted just now; `events` must stay until this has returned 0. */
+int twd_events_forget(uint16_t port, struct twd_events *events);

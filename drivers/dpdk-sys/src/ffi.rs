@@ -1,6 +1,7 @@
 //! `csrc/shim.h`, declaration by declaration.
 
 use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::AtomicU32;
 
 /// Packets that one burst call moves at most (`TWD_BURST`).
 pub const BURST: usize = 64;
@@ -55,8 +56,26 @@ pub struct PortInfo {
     pub mac: [u8; 6],
     /// 1: it stamps what it receives with a time.
     pub timestamps: u8,
-    /// Not used.
-    pub marks: u8,
+    /// 1: rules are there again after its driver has set it up anew by itself.
+    pub keeps_rules: u8,
+}
+
+/// How often a driver reported what (`struct twd_events`). It counts with release.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Events {
+    /// It asks for a reset of the port.
+    pub resets: AtomicU32,
+    /// The device is gone.
+    pub removals: AtomicU32,
+    /// It has begun to set the port up anew by itself.
+    pub recoveries: AtomicU32,
+    /// It has done so.
+    pub recovered: AtomicU32,
+    /// It could not.
+    pub failed: AtomicU32,
+    /// 1: it is about it. It may begin twice and end once.
+    pub recovering: AtomicU32,
 }
 
 /// What a port counted (`struct twd_port_stats`).
@@ -341,6 +360,12 @@ unsafe extern "C" {
     pub fn twd_timestamp_field(offset: *mut c_int, flag: *mut u64) -> c_int;
     /// That time, in ticks of the device.
     pub fn twd_timestamp(mbuf: *const c_void, offset: c_int, flag: u64, ticks: *mut u64) -> c_int;
+
+    /// Counts what the driver of a port reports, from now on.
+    pub fn twd_events_watch(port: u16, events: *const Events) -> c_int;
+    /// No more. The counters must stay until this has returned 0; an error that is `EAGAIN` says
+    /// that one is being counted.
+    pub fn twd_events_forget(port: u16, events: *const Events) -> c_int;
 
     /// Bytes of [`FlowRule`] on the other side.
     pub fn twd_flow_rule_bytes() -> u32;

@@ -36,6 +36,8 @@ pub struct PortInfo {
     pub mac: [u8; 6],
     /// Whether it can stamp what it receives with a time.
     pub timestamps: bool,
+    /// Whether its rules are there again after its driver has set it up anew by itself.
+    pub keeps_rules: bool,
     /// Receive and transmit queues that it has at most.
     pub max_queues: (u16, u16),
 }
@@ -139,6 +141,7 @@ impl Device {
             numa_node: u32::try_from(raw.socket).ok(),
             mac: raw.mac,
             timestamps: raw.timestamps == 1,
+            keeps_rules: raw.keeps_rules == 1,
             max_queues: (raw.max_rx_queues, raw.max_tx_queues),
         })
     }
@@ -161,7 +164,7 @@ impl Device {
             max_tx_queues: 0,
             mac: [0; 6],
             timestamps: 0,
-            marks: 0,
+            keeps_rules: 0,
         };
         // SAFETY: `info` has the layout of the shim's structure and is ours to write to; a port
         // that does not exist is an error.

@@ -27,7 +27,11 @@ mod eal;
 #[cfg(has_dpdk)]
 mod error;
 #[cfg(has_dpdk)]
+mod event;
+#[cfg(has_dpdk)]
 mod flow;
+#[cfg(has_dpdk)]
+mod link;
 #[cfg(has_dpdk)]
 mod nic;
 pub mod plan;
@@ -51,14 +55,18 @@ pub use eal::Eal;
 #[cfg(has_dpdk)]
 pub use error::{CallError, EalError, PoolError, PortError, left_standing};
 #[cfg(has_dpdk)]
+pub use event::{PortFault, Reported};
+#[cfg(has_dpdk)]
 pub use flow::Steering;
+#[cfg(has_dpdk)]
+pub use link::LinkProbe;
 #[cfg(has_dpdk)]
 pub use nic::{DpdkNic, NicError};
 pub use plan::{Buffers, FlowPlan, NicConfig, PortAddress, RxConfig, TxConfig};
 #[cfg(has_dpdk)]
 pub use pool::{PacketPool, PacketView};
 #[cfg(has_dpdk)]
-pub use port::{LinkProbe, Port, PortConfig, QueueConfig};
+pub use port::{Port, PortConfig, QueueConfig};
 #[cfg(has_dpdk)]
 pub use rx::DpdkRx;
 #[cfg(has_dpdk)]

@@ -1,8 +1,7 @@
 //! A port, set up, started, steered, and taken down again in the reverse order.
 
 use std::ffi::c_void;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tensorwire_core::counters::NicStats;
 use tensorwire_core::flow::FlowMatch;
@@ -11,15 +10,14 @@ use tensorwire_dpdk_sys as sys;
 
 use crate::device::{Device, PortInfo, text};
 use crate::error::{CallError, PortError, undone};
+use crate::event::{Reported, Watch};
 use crate::flow::{self, Rule, Steering};
+use crate::link::LinkProbe;
 use crate::plan::FlowPlan;
 use crate::pool::{PacketPool, PacketView};
 use crate::rx::{DpdkRx, RxSide};
 use crate::stage::Stage;
 use crate::tx::{DpdkTx, TxSide};
-
-/// How often a port that lingers looks whether its link is still up.
-const LINGER_STEP: Duration = Duration::from_millis(10);
 
 /// The largest frame that every Ethernet port takes, without its checksum (IEEE 802.3).
 const STANDARD_FRAME: usize = 1514;
@@ -80,6 +78,9 @@ pub struct Port {
 struct Up {
     isolated: bool,
     started: bool,
+    watched: Option<Watch>,
+    /// Rules do not outlive a recovery by the driver.
+    rules_go: bool,
     marks: bool,
     rules: Vec<Rule>,
     mapped: Vec<PacketPool>,
@@ -132,6 +133,7 @@ impl Port {
                 }
                 Stage::Configure => {
                     self.check_buffers(info.min_rx_bytes)?;
+                    self.up.rules_go = !info.keeps_rules;
                     self.configure(&info.driver, info.max_mtu, &mut marks, &mut timestamps)
                 }
                 Stage::Map => self.map(),
@@ -166,7 +168,8 @@ impl Port {
     }
 
     /// Number of the port; of a closed one a number that no port has.
-    fn id(&self) -> u16 {
+    #[must_use]
+    pub fn number(&self) -> u16 {
         self.device.as_ref().map_or(u16::MAX, Device::port)
     }
 
@@ -184,7 +187,7 @@ impl Port {
         if !self.config.flows.as_ref().is_some_and(|plan| plan.isolation) {
             return;
         }
-        match flow::isolate(self.id(), true) {
+        match flow::isolate(self.number(), true) {
             Ok(()) => self.up.isolated = true,
             Err(error) => {
                 self.steering = Steering::Software { rule: None, error, words: String::new() };
@@ -206,13 +209,14 @@ impl Port {
         let mtu = u32::try_from(frame.saturating_sub(ETHERNET_HEADER)).unwrap_or(u32::MAX);
         let mtu = if own { 0 } else { mtu.min(max_mtu) };
         let (rx, tx) = (self.config.rx.is_some(), self.config.tx.is_some());
+        self.up.watched = Some(Watch::new(self.number())?);
         let (marks, timestamps) = (&raw mut *marks, &raw mut *timestamps);
         // SAFETY: the port is ours and stopped; the two answers are ours to write to.
         let result = unsafe {
-            sys::twd_port_configure(self.id(), rx.into(), tx.into(), mtu, marks, timestamps)
+            sys::twd_port_configure(self.number(), rx.into(), tx.into(), mtu, marks, timestamps)
         };
         CallError::check("rte_eth_dev_configure", result)?;
-        let (id, rx, tx) = (self.id(), &raw mut self.rings.0, &raw mut self.rings.1);
+        let (id, rx, tx) = (self.number(), &raw mut self.rings.0, &raw mut self.rings.1);
         // SAFETY: both are ours to write to.
         let result = unsafe { sys::twd_port_adjust(id, rx, tx) };
         CallError::check("rte_eth_dev_adjust_nb_rx_tx_desc", result).map(|_| ())
@@ -247,7 +251,7 @@ impl Port {
         // SAFETY: the port is ours, configured and stopped; the pool outlives the queue: `config`
         // keeps it until the port is closed.
         let result =
-            unsafe { sys::twd_port_rx_queue(self.id(), QUEUE, self.rings.0, queue.pool.raw()) };
+            unsafe { sys::twd_port_rx_queue(self.number(), QUEUE, self.rings.0, queue.pool.raw()) };
         CallError::check("rte_eth_rx_queue_setup", result).map(|_| ())
     }
 
@@ -256,13 +260,13 @@ impl Port {
             return Ok(());
         }
         // SAFETY: the port is ours, configured and stopped.
-        let result = unsafe { sys::twd_port_tx_queue(self.id(), QUEUE, self.rings.1) };
+        let result = unsafe { sys::twd_port_tx_queue(self.number(), QUEUE, self.rings.1) };
         CallError::check("rte_eth_tx_queue_setup", result).map(|_| ())
     }
 
     fn start(&mut self) -> Result<(), CallError> {
         // SAFETY: the port is ours, and all its queues are set up.
-        let result = unsafe { sys::twd_port_start(self.id()) };
+        let result = unsafe { sys::twd_port_start(self.number()) };
         CallError::check("rte_eth_dev_start", result)?;
         self.up.started = true;
         Ok(())
@@ -271,7 +275,7 @@ impl Port {
     fn steer(&mut self, marks: bool) -> Result<(), CallError> {
         let Some(plan) = &self.config.flows else { return Ok(()) };
         if !plan.isolation || self.up.isolated {
-            match flow::steer(self.id(), QUEUE, plan, marks) {
+            match flow::steer(self.number(), QUEUE, plan, marks) {
                 Ok(rules) => {
                     let isolated = self.up.isolated;
                     self.steering = Steering::Device { rules: rules.len(), isolated };
@@ -284,11 +288,11 @@ impl Port {
         }
         // In software then: every frame has to come in, whatever its address.
         if self.up.isolated {
-            flow::isolate(self.id(), false)?;
+            flow::isolate(self.number(), false)?;
             self.up.isolated = false;
         }
         // SAFETY: the port is ours and runs. A device without such a mode takes every frame anyway.
-        let result = unsafe { sys::twd_port_promiscuous(self.id()) };
+        let result = unsafe { sys::twd_port_promiscuous(self.number()) };
         match CallError::check("rte_eth_promiscuous_enable", result) {
             Err(error) if error.code != libc::ENOTSUP => Err(error),
             _ => Ok(()),
@@ -300,7 +304,7 @@ impl Port {
         if self.config.tx.is_none() || self.config.wrap.is_empty() {
             return;
         }
-        match flow::wrap(self.id(), &self.config.wrap) {
+        match flow::wrap(self.number(), &self.config.wrap) {
             Ok(rules) => {
                 self.wrapping = Steering::Device { rules: rules.len(), isolated: false };
                 self.up.rules.extend(rules);
@@ -361,7 +365,7 @@ impl Port {
     ///
     /// [`CallError`] when it cannot say, as when it is closed.
     pub fn stats(&self) -> Result<sys::PortStats, CallError> {
-        stats(self.id())
+        stats(self.number())
     }
 
     /// What its receiving side counted, as [`DpdkRx`] has it, read now; `None` without one.
@@ -378,7 +382,7 @@ impl Port {
     pub fn xstats(&self) -> Result<Vec<(String, u64)>, CallError> {
         let mut values = vec![sys::XStat { name: [0; sys::NAME], value: 0 }; 512];
         // SAFETY: the list is ours to write to and as long as it is said to be.
-        let result = unsafe { sys::twd_port_xstats(self.id(), values.as_mut_ptr(), 512) };
+        let result = unsafe { sys::twd_port_xstats(self.number(), values.as_mut_ptr(), 512) };
         let count = CallError::check("rte_eth_xstats_get", result)?;
         values.truncate(usize::try_from(count).unwrap_or(0));
         Ok(values.iter().map(|stat| (text(&stat.name), stat.value)).collect())
@@ -387,7 +391,14 @@ impl Port {
     /// Who can say what its link is, also while others have its queues.
     #[must_use]
     pub fn link(&self) -> LinkProbe {
-        LinkProbe { port: self.id() }
+        LinkProbe::new(self.number(), self.reported())
+    }
+
+    /// What its driver reports, from its configuration on.
+    #[must_use]
+    pub fn reported(&self) -> Reported {
+        let rules = self.up.rules_go && !self.up.rules.is_empty();
+        self.up.watched.as_ref().map(|watch| watch.reported(rules)).unwrap_or_default()
     }
 
     /// Takes the port down: rules, the port itself, maps, the device. Whether there was something
@@ -395,6 +406,9 @@ impl Port {
     pub fn close(&mut self) -> bool {
         let Some(device) = self.device.take() else { return false };
         let port = device.port();
+        if let Some(watch) = &self.up.watched {
+            watch.settle();
+        }
         // Frames that were filled and not sent go back to their pool.
         let sent = self.tx.take().is_some_and(|mut side| side.discard());
         // And so do those of a peer that nobody received: a ring keeps them when it goes, and with
@@ -412,7 +426,7 @@ impl Port {
         }
         if self.up.started {
             if sent {
-                linger(port, self.config.linger);
+                LinkProbe::new(port, self.reported()).linger(self.config.linger);
             }
             // SAFETY: the port is ours and runs, and its queues are gone: they borrow `self`.
             let result = unsafe { sys::twd_port_stop(port) };
@@ -422,6 +436,7 @@ impl Port {
         for pool in self.up.mapped.drain(..) {
             unmap(handle, &pool);
         }
+        // Nothing is watched any more before the port is closed, which ends the value.
         self.up = Up::default();
         drop(device);
         true
@@ -431,38 +446,6 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// The link of a port.
-#[derive(Clone, Copy, Debug)]
-pub struct LinkProbe {
-    port: u16,
-}
-
-impl LinkProbe {
-    /// Speed of the link in megabits per second, 0 where it is not known; `None` while it is down.
-    /// Never waits for the link.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError`] when the port cannot say: its device was removed, or it is closed
-    /// ([`CallError::no_device`]).
-    pub fn look(self) -> Result<Option<u32>, CallError> {
-        let (mut mbps, mut up) = (0, 0);
-        // SAFETY: both are ours to write to; a port that does not exist is an error.
-        let result = unsafe { sys::twd_port_link(self.port, &raw mut mbps, &raw mut up) };
-        CallError::check("rte_eth_link_get_nowait", result)?;
-        // All ones: the driver does not know.
-        Ok((up == 1).then_some(if mbps == u32::MAX { 0 } else { mbps }))
-    }
-}
-
-/// Waits for `time`, as long as the link of `port` is up: nothing leaves it without.
-fn linger(port: u16, time: Duration) {
-    let until = Instant::now() + time;
-    while Instant::now() < until && matches!(LinkProbe { port }.look(), Ok(Some(_))) {
-        thread::sleep(LINGER_STEP.min(time));
     }
 }
 

@@ -147,8 +147,8 @@ pub use running::{DpdkRun, open, standing};
 mod running {
     use tensorwire_core::memory::HostMemory;
     use tensorwire_dpdk::{
-        DpdkNic, DpdkRx, DpdkTx, Eal, LinkProbe, NicConfig, NicError, PacketView, Port,
-        PortAddress, left_standing,
+        CallError, DpdkNic, DpdkRx, DpdkTx, Eal, LinkProbe, NicConfig, NicError, PacketView, Port,
+        PortAddress, PortFault, left_standing,
     };
 
     use crate::exit::{ExitCode, Failure};
@@ -252,13 +252,31 @@ mod running {
 
     impl Probe for PortProbe {
         fn look(&mut self) -> Option<Look> {
-            let state = match self.0.look() {
-                Ok(Some(_)) => LinkState::Up,
-                Ok(None) => LinkState::Down,
-                Err(error) if error.no_device() => LinkState::Gone,
-                Err(_) => return None,
+            let reported = self.0.reported();
+            let (fault, resets) = (reported.fault(), reported.resets());
+            // What the driver has reported counts more than what the port answers then.
+            let state = match fault {
+                Some(fault) => stopped_by(fault),
+                None => answered(self.0.look())?,
             };
-            Some(Look { state, downs: None })
+            Some(Look { resets, ..Look::at(state) })
+        }
+    }
+
+    /// What a port is that its driver has given up.
+    fn stopped_by(fault: PortFault) -> LinkState {
+        match fault {
+            PortFault::Gone => LinkState::Gone,
+            fault => LinkState::Faulty(fault.text()),
+        }
+    }
+
+    fn answered(look: Result<Option<u32>, CallError>) -> Option<LinkState> {
+        match look {
+            Ok(Some(_)) => Some(LinkState::Up),
+            Ok(None) => Some(LinkState::Down),
+            Err(error) if error.no_device() => Some(LinkState::Gone),
+            Err(_) => None,
         }
     }
 
@@ -287,6 +305,24 @@ mod running {
         }
         for line in port.headers() {
             talk.say(format_args!("port {name}: {line}"));
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn what_a_driver_reports_decides_what_becomes_of_the_run() {
+            assert_eq!(stopped_by(PortFault::Gone), LinkState::Gone);
+            for fault in [PortFault::Reset, PortFault::NotRecovered, PortFault::RulesLost] {
+                assert_eq!(stopped_by(fault), LinkState::Faulty(fault.text()));
+            }
+            let error = |code| Err(CallError { call: "rte_eth_link_get_nowait", code });
+            assert_eq!(answered(Ok(Some(0))), Some(LinkState::Up));
+            assert_eq!(answered(Ok(None)), Some(LinkState::Down));
+            assert_eq!(answered(error(libc::ENODEV)), Some(LinkState::Gone));
+            assert_eq!(answered(error(libc::EIO)), None);
         }
     }
 }

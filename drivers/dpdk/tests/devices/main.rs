@@ -6,6 +6,8 @@
 #[cfg(has_dpdk)]
 mod cycles;
 #[cfg(has_dpdk)]
+mod events;
+#[cfg(has_dpdk)]
 mod failures;
 #[cfg(has_dpdk)]
 mod frames;
