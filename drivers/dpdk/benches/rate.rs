@@ -1,12 +1,14 @@
-//! How many packets a second of one core goes through: sent, received, checked and placed, in one
-//! thread, beside `dpdk-testpmd` in io mode on the same device (`ci/dpdk-rate.sh` runs both).
+//! How many packets a second of one core goes through, received, checked and placed, and sent, in
+//! one thread, beside `dpdk-testpmd` on the same device (`ci/dpdk-rate.sh` runs both).
 //!
-//!     rate ring|memif|af_packet none|cpu [SECONDS]
+//!     rate ring|memif|af_packet none|cpu pass|send [SECONDS]
 //!
-//! `none`: the reorder stage does nothing; `cpu`: it converts every payload into its batch. The
-//! sender changes the sequence number of a frame that lies in its buffer already, as testpmd sends
-//! what lies there; batches go to an inference that does nothing. `af_packet` is for the interfaces
-//! twr0 and twr1, joined. Prints packets per second of CPU time, and of the clock.
+//! `none`: the reorder stage does nothing, and the pool knows that no payload is read here, as
+//! where a GPU reorders; `cpu`: it converts every payload into its batch. `pass`: what was placed
+//! is sent on in its buffer with its next sequence number, as testpmd sends on what it received;
+//! `send`: buffers go back to their pool, and a sender takes others, as in a run. Batches go to an
+//! inference that does nothing. `af_packet` is for the interfaces twr0 and twr1, joined. Prints
+//! packets per second of CPU time, and of the clock.
 #![allow(unsafe_code)] // the CPU time of a thread
 #![expect(clippy::print_stdout, reason = "the figures are for people and scripts")]
 
@@ -23,27 +25,33 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 #[cfg(has_dpdk)]
 mod measured {
     use std::error::Error;
+    use std::ptr::{self, NonNull};
     use std::time::{Duration, Instant};
 
+    use tensorwire_core::bits::BitField;
     use tensorwire_core::burst::{Burst, BurstPool, Filling, PacketDesc};
+    use tensorwire_core::counters::NicStats;
     use tensorwire_core::flow::{FlowMatch, FlowTable};
     use tensorwire_core::geometry::{Geometry, GeometrySpec};
     use tensorwire_core::header::{HeaderSpec, PacketCheck, Verify, build};
     use tensorwire_core::limits::MAX_POLL;
+    use tensorwire_core::memory::MemoryKind;
     use tensorwire_core::pipeline::Link;
     use tensorwire_core::pipeline::consumer::Consumer;
     use tensorwire_core::pipeline::producer::{
         Backpressure, MissingPolicy, Producer, ProducerConfig,
     };
     use tensorwire_core::port::{
-        Delivery, Event, Outputs, PacketMemory, Reorder, Sink, SinkFault, StageError, TxQueue,
+        Delivery, Event, Outputs, PacketMemory, Reorder, RxQueue, Sink, SinkFault, StageError,
+        TxQueue,
     };
     use tensorwire_core::time::Nanos;
     use tensorwire_core::window::SlotMap;
     use tensorwire_dpdk::{
-        Buffers, DpdkNic, DpdkRx, DpdkTx, FlowPlan, NicConfig, Pages, PortAddress, RxConfig,
-        TxConfig,
+        Buffers, DpdkNic, DpdkRx, DpdkTx, FlowPlan, HostMemory, HostPages, NicConfig, Pages,
+        PortAddress, RxConfig, TxConfig,
     };
+    use tensorwire_dpdk_sys as sys;
     use tensorwire_kernels::{Conversion, Kernel};
     use tensorwire_sim::infer::NullInfer;
     use tensorwire_sim::pool::BatchMemory;
@@ -78,6 +86,155 @@ mod measured {
 
         fn poll_done(&mut self, _: &mut [PacketDesc]) -> usize {
             0
+        }
+    }
+
+    /// Memory whose payloads this CPU does not read: it calls itself what a GPU's driver lends.
+    #[derive(Debug)]
+    struct ForGpu(HostPages);
+
+    // SAFETY: the promise of `HostPages`, which it hands on.
+    unsafe impl HostMemory for ForGpu {
+        fn base(&self) -> NonNull<u8> {
+            self.0.base()
+        }
+
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn kind(&self) -> MemoryKind {
+            MemoryKind::HostPinned
+        }
+    }
+
+    /// Who gets what the receive loop is done with.
+    trait Around: RxQueue {
+        /// Frames handed over so far.
+        fn received(&self) -> u64;
+
+        /// Sends what is to be sent.
+        fn send(&mut self, tx: &mut DpdkTx<'_>, frames: &mut Frames);
+    }
+
+    /// Buffers go back to their pool, and the sender takes others.
+    struct Sending<'p> {
+        rx: DpdkRx<'p>,
+        sent: u64,
+    }
+
+    impl Around for Sending<'_> {
+        fn received(&self) -> u64 {
+            self.rx.received()
+        }
+
+        fn send(&mut self, tx: &mut DpdkTx<'_>, frames: &mut Frames) {
+            self.sent += frames.send(tx, UNDER_WAY.saturating_sub(self.sent - self.rx.received()));
+        }
+    }
+
+    /// What was placed is sent on in its own buffer, as io of testpmd does, with its next number.
+    struct Passing<'p> {
+        rx: DpdkRx<'p>,
+        /// The port that sends.
+        port: u16,
+        field: BitField,
+        number: u32,
+        sent: u64,
+    }
+
+    impl Around for Passing<'_> {
+        fn received(&self) -> u64 {
+            self.rx.received()
+        }
+
+        /// The first frames; they go round.
+        fn send(&mut self, tx: &mut DpdkTx<'_>, frames: &mut Frames) {
+            if self.sent < UNDER_WAY {
+                self.sent += frames.send(tx, UNDER_WAY - self.sent);
+                self.number = frames.number;
+            }
+        }
+    }
+
+    impl PacketMemory for Passing<'_> {
+        #[inline]
+        fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
+            self.rx.bytes(packet)
+        }
+
+        #[inline]
+        fn prefetch(&self, packet: &PacketDesc) {
+            self.rx.prefetch(packet);
+        }
+    }
+
+    impl RxQueue for Passing<'_> {
+        fn rx_burst(&mut self, out: &mut [PacketDesc]) -> usize {
+            self.rx.rx_burst(out)
+        }
+
+        fn release(&mut self, packets: &mut [PacketDesc]) {
+            for group in packets.chunks_mut(sys::BURST) {
+                let mut mbufs = [ptr::null_mut(); sys::BURST];
+                let mut count = 0;
+                for packet in group.iter_mut().filter(|packet| !packet.is_none()) {
+                    let handle = usize::try_from(packet.take().handle()).unwrap_or(0);
+                    mbufs[count] = ptr::with_exposed_provenance_mut(handle);
+                    // SAFETY: an mbuf that a burst gave us and whose one token was just consumed.
+                    let (data, len) = unsafe { sys::mbuf_data(mbufs[count]) };
+                    // SAFETY: the driver wrote `len` bytes there, and the mbuf is ours alone.
+                    let frame = unsafe { std::slice::from_raw_parts_mut(data, len) };
+                    let _ = self.field.write(frame, self.number);
+                    self.number = self.number.wrapping_add(1) & self.field.max();
+                    count += 1;
+                }
+                // At most 64.
+                let count = u16::try_from(count).unwrap_or(0);
+                // SAFETY: the port runs; its queue is used by this thread only; the mbufs are ours.
+                let sent = unsafe { sys::twd_tx_burst(self.port, 0, mbufs.as_mut_ptr(), count) };
+                // 128 go round in a ring of 1024. A loss would show: the next number is missing.
+                assert_eq!(sent, count, "the device takes what it holds at most");
+            }
+        }
+
+        /// What goes round has left the pool.
+        fn free_buffers(&self) -> usize {
+            BUFFERS as usize - usize::try_from(UNDER_WAY).unwrap_or(0)
+        }
+
+        fn stats(&self) -> NicStats {
+            self.rx.stats()
+        }
+    }
+
+    impl PacketMemory for Sending<'_> {
+        #[inline]
+        fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
+            self.rx.bytes(packet)
+        }
+
+        #[inline]
+        fn prefetch(&self, packet: &PacketDesc) {
+            self.rx.prefetch(packet);
+        }
+    }
+
+    impl RxQueue for Sending<'_> {
+        fn rx_burst(&mut self, out: &mut [PacketDesc]) -> usize {
+            self.rx.rx_burst(out)
+        }
+
+        fn release(&mut self, packets: &mut [PacketDesc]) {
+            self.rx.release(packets);
+        }
+
+        fn free_buffers(&self) -> usize {
+            self.rx.free_buffers()
+        }
+
+        fn stats(&self) -> NicStats {
+            self.rx.stats()
         }
     }
 
@@ -196,8 +353,8 @@ mod measured {
     }
 
     /// Packets per second of CPU time, and of the clock.
-    fn rate<R: Reorder>(
-        (mut tx, rx): (DpdkTx<'_>, DpdkRx<'_>),
+    fn rate<Q: Around, R: Reorder>(
+        (mut tx, rx): (DpdkTx<'_>, Q),
         (geometry, pool, reorder): (Geometry, BurstPool, R),
         seconds: u64,
     ) -> Result<(f64, f64), Box<dyn Error>> {
@@ -215,10 +372,10 @@ mod measured {
         let begin = Instant::now();
         let now = || Nanos(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
         producer.start(now());
-        let (mut sent, mut mark) = (0, None);
+        let mut mark = None;
         loop {
             let received = producer.rx().received();
-            sent += frames.send(&mut tx, UNDER_WAY.saturating_sub(sent - received));
+            producer.rx_mut().send(&mut tx, &mut frames);
             producer.step(now());
             consumer.step();
             // A second to fill the buffers and to join the two ends.
@@ -243,36 +400,57 @@ mod measured {
         }
     }
 
+    /// Measures with the ends as `around` joins them.
+    fn measure<Q: Around>(
+        ends: (DpdkTx<'_>, Q),
+        geometry: Geometry,
+        reorder: &str,
+        seconds: u64,
+    ) -> Result<(f64, f64), Box<dyn Error>> {
+        let pool = BurstPool::new(BATCHES).map_err(|error| error.to_string())?;
+        if reorder == "none" {
+            return rate(ends, (geometry, pool, Nothing), seconds);
+        }
+        let kernel = Kernel::new(Conversion::Int8ToFp16);
+        let memory = BatchMemory::new(&pool, geometry.batch_bytes(), kernel)?;
+        let stage = CpuReorder::at_placement(&geometry, &memory)?;
+        rate(ends, (geometry, pool, stage), seconds)
+    }
+
     pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         let words: Vec<String> =
             std::env::args().skip(1).filter(|word| word != "--bench").collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let usage = "rate ring|memif|af_packet none|cpu [SECONDS]";
-        let (kind, reorder, seconds) = match words.as_slice() {
-            [kind, reorder] => (*kind, *reorder, 5),
-            [kind, reorder, seconds] => (*kind, *reorder, seconds.parse()?),
-            _ => return Err(usage.into()),
+        let usage = "rate ring|memif|af_packet none|cpu pass|send [SECONDS]";
+        let (&[kind, reorder @ ("none" | "cpu"), way @ ("pass" | "send")], rest) =
+            words.split_first_chunk().ok_or(usage)?
+        else {
+            return Err(usage.into());
         };
+        let seconds = rest.first().map_or(Ok(5), |text| text.parse())?;
         let spec =
             GeometrySpec { seq_bit_offset: 336, seq_bit_width: 16, ..GeometrySpec::DOCUMENTED };
         let geometry = Geometry::new(&spec).map_err(|error| format!("{error:?}"))?;
         let config = ports(kind, &geometry).ok_or(usage)?;
-        let mut nic = DpdkNic::open(&config, vec![0, 1], None)?;
-        nic.start()?;
-        let (tx, rx) = nic.split();
-        let ends = (tx.ok_or("no sender")?, rx.ok_or("no receiver")?.0);
-        let pool = BurstPool::new(BATCHES).map_err(|error| error.to_string())?;
-        let kernel = Kernel::new(Conversion::Int8ToFp16);
-        let memory = BatchMemory::new(&pool, geometry.batch_bytes(), kernel)?;
-        let (cpu, wall) = match reorder {
-            "none" => rate(ends, (geometry, pool, Nothing), seconds)?,
-            "cpu" => {
-                let stage = CpuReorder::at_placement(&geometry, &memory)?;
-                rate(ends, (geometry, pool, stage), seconds)?
-            }
-            _ => return Err(usage.into()),
+        let lent: Option<Box<dyn HostMemory>> = if reorder == "none" {
+            Some(Box::new(ForGpu(HostPages::plain(config.rx_storage_bytes()?)?)))
+        } else {
+            None
         };
-        println!("{kind} {reorder} {cpu:.0} {wall:.0}");
+        let mut nic = DpdkNic::open(&config, vec![0, 1], lent)?;
+        nic.start()?;
+        let port = nic.ports().last().ok_or("no port")?.number();
+        let (tx, rx) = nic.split();
+        let (tx, (rx, _)) = (tx.ok_or("no sender")?, rx.ok_or("no receiver")?);
+        let (cpu, wall) = match way {
+            "pass" => {
+                let field = geometry.seq_field();
+                let rx = Passing { rx, port, field, number: 0, sent: 0 };
+                measure((tx, rx), geometry, reorder, seconds)?
+            }
+            _ => measure((tx, Sending { rx, sent: 0 }), geometry, reorder, seconds)?,
+        };
+        println!("{kind} {reorder} {way} {cpu:.0} {wall:.0}");
         Ok(())
     }
 }

@@ -128,6 +128,7 @@ impl TxSide {
         if *len == 0 {
             return;
         }
+        eal::seat();
         // At most 64.
         let count = u16::try_from(*len).unwrap_or(0);
         // SAFETY: the port runs, as the side exists only while it does; this is the only handle of
@@ -140,6 +141,10 @@ impl TxSide {
 
     /// Takes empty mbufs from the pool if there are none here: a full stock, or what there is.
     fn restock(&mut self) {
+        if self.stock.len > 0 {
+            return;
+        }
+        eal::seat();
         let mut count = u32::try_from(sys::BURST).unwrap_or(0);
         while self.stock.len == 0 && count > 0 {
             let mbufs = self.stock.mbufs.as_mut_ptr();
@@ -231,12 +236,10 @@ impl<'p> DpdkTx<'p> {
 
 impl TxQueue for DpdkTx<'_> {
     fn room(&mut self) -> usize {
-        eal::seat();
         self.side.room()
     }
 
     fn send(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
-        eal::seat();
         self.side.send(len, fill)
     }
 
