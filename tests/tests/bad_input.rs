@@ -284,7 +284,7 @@ fn e11_what_this_build_cannot_do_has_its_own_exit_code() {
         let path = config(&format!("{name}.yaml")).display().to_string();
         let mac = ["--eth-dst", "48:b0:2d:00:00:01"];
         let run = || place.tensorwire(&[&["run", &path, "--no-pin"], &mac[..]].concat());
-        // A build with DPDK looks for the NIC, and says more than one line: tests/dpdk.rs.
+        // A build with DPDK looks for the NIC, and says more than one line: tests/dpdk.
         if tensorwire::run::nic::dpdk::BUILT {
             continue;
         }

@@ -2,6 +2,8 @@
 //! Interfaces of the kernel are in `two_hosts.rs`. Without DPDK in the build each test says that it
 //! is skipped.
 
+mod standin;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -309,6 +311,33 @@ fn failed_starts_say_why_and_leave_nothing() {
     let output = broken.tensorwire(&["run", "c.yaml", "--no-pin", "--backend", "onnx"]);
     assert!(matches!(output.code, Some(5 | 7)), "{:?}: {}", output.code, output.stderr);
     assert_nothing_left(&there);
+}
+
+/// What a driver reports while a run goes on: a recovery by itself is counted, a reset that it asks
+/// for ends the run by name.
+#[test]
+fn a_nic_that_is_reset_while_a_run_goes_on() {
+    if !with_dpdk("dpdk: a reset") {
+        return;
+    }
+    let place = small(|yaml| yaml);
+    let args = |seconds| {
+        ["run", "c.yaml", "--json", "--backend", "none", "--no-pin", "--loop", "--seconds", seconds]
+    };
+    let Some(asked) = standin::run(&place, "STANDIN_EVENT=3,300", &args("60")) else { return };
+    let asked = asked.expect_code(5);
+    assert!(asked.stderr.contains("link net_ring0: the NIC asks for a reset"), "{}", asked.stderr);
+    assert!(!asked.stderr.contains("could not be taken down"), "{}", asked.stderr);
+    let summary = asked.json();
+    assert_eq!(number(&summary, "/links/0/resets"), 1, "{summary:#}");
+    assert_eq!(summary["links"][0]["up"], false, "{summary:#}");
+    // It does so by itself, and does not end: down until the run is over, which waits no longer
+    // than five seconds for it.
+    let Some(alone) = standin::run(&place, "STANDIN_EVENT=12,300", &args("2")) else { return };
+    let summary = alone.expect_code(0).json();
+    assert_eq!(number(&summary, "/links/0/resets"), 1, "{summary:#}");
+    assert_eq!(number(&summary, "/links/0/downs"), 1, "{summary:#}");
+    assert_eq!(summary["links"][0]["up"], false, "{summary:#}");
 }
 
 /// The receiver takes back what is in the ring when its peer leaves: the sender waits for it.
