@@ -1,7 +1,6 @@
 //! What the driver of a port reports of its own accord: a device that is gone, a reset.
 
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -146,7 +145,7 @@ impl Drop for Watch {
         }
         // DPDK may still count there: they stay.
         undone(false);
-        mem::forget(Arc::clone(&self.counts));
+        let _ = Arc::into_raw(Arc::clone(&self.counts));
     }
 }
 
