@@ -206,6 +206,52 @@ impl Keeper<'_> {
     }
 }
 
+#[cfg(test)]
+mod keeper_tests {
+    use tensorwire_core::pipeline::Link;
+
+    use super::*;
+
+    /// A run that does not end: who looks at it once a second after a signal at second 100.
+    #[test]
+    fn a_stop_hurries_after_the_drain_and_ends_the_process_after_the_grace() {
+        let (service, vitals) = (Service::unseen(), Vitals::new());
+        let mut keeper = service.keeper(&vitals, false, true);
+        let mut link = Box::new(Link::new());
+        let (end, _) = link.split(1, 1).expect("a link");
+        let signals = end.signals();
+        let at = |second| Nanos::from_secs(100 + second);
+        let (drain, grace) = (service.drain.as_secs(), GRACE.as_secs());
+        assert!(drain > 0 && grace > 0);
+        for second in 0..drain {
+            keeper.look(at(second), true, signals).expect("it drains");
+            assert!(!signals.hurry.get(), "after {second} s");
+        }
+        for second in drain..drain + grace {
+            keeper.look(at(second), true, signals).expect("a call may still end");
+            assert!(signals.hurry.get(), "after {second} s");
+        }
+        let late = keeper.look(at(drain + grace), true, signals).expect_err("it hangs");
+        assert_eq!(late.exit, ExitCode::Device);
+        assert_eq!(
+            late.reason,
+            "the run did not end within 20 s: tw-producer does not come round for 20 s"
+        );
+    }
+
+    #[test]
+    fn a_run_that_nobody_stops_is_not_hurried() {
+        let (service, vitals) = (Service::unseen(), Vitals::new());
+        let mut keeper = service.keeper(&vitals, false, true);
+        let mut link = Box::new(Link::new());
+        let (end, _) = link.split(1, 1).expect("a link");
+        for second in 0..100 {
+            keeper.look(Nanos::from_secs(second), false, end.signals()).expect("it goes on");
+        }
+        assert!(!end.signals().hurry.get());
+    }
+}
+
 #[cfg(all(test, feature = "cli"))]
 mod tests {
     use clap::Parser;
