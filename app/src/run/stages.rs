@@ -1,11 +1,13 @@
-//! Builds the stages of a run, puts the machines on their threads, and waits for them.
+//! Builds the stages of a run; [`crew`] puts the machines on their threads and waits for them,
+//! [`watch`] says that they are ready and looks at them.
+
+mod crew;
+mod watch;
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::process;
+use std::io::BufWriter;
 use std::sync::{Arc, Mutex};
-use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
+use std::thread;
 
 use tensorwire_configs::Receiver;
 use tensorwire_core::burst::{BurstPool, PacketDesc, PoolId};
@@ -15,9 +17,9 @@ use tensorwire_core::pipeline::consumer::Consumer;
 use tensorwire_core::pipeline::poller::{Poller, SplitLink, SplitQueue};
 use tensorwire_core::pipeline::producer::{Producer, ProducerConfig};
 use tensorwire_core::pipeline::transmitter::Transmitter;
-use tensorwire_core::pipeline::{ConsumerEnd, Link, ProducerEnd, Signals};
-use tensorwire_core::port::{RxQueue, TxQueue};
-use tensorwire_core::sync::{Flag, Published};
+use tensorwire_core::pipeline::{ConsumerEnd, Link, ProducerEnd};
+use tensorwire_core::port::TxQueue;
+use tensorwire_core::sync::Published;
 use tensorwire_core::time::Nanos;
 use tensorwire_sim::nic::{NicError, SwNic};
 use tensorwire_sim::pool::BatchMemory;
@@ -29,27 +31,23 @@ use super::backend::Backend;
 use super::clock::Clock;
 use super::frames::Frames;
 use super::gpu::{self, Awaited, GpuParts, ReorderStage};
-use super::left::{Left, RunSink, consumed, produced};
-use super::link::Links;
-use super::machines::quiesce_wait;
-use super::nic::{EndsOf, Nic, NicPlan, Watched};
-use super::pin::Pin;
+use super::left::{Left, RunSink};
+use super::nic::{EndsOf, Nic, NicPlan};
 use super::plan::{Plan, failure};
 use super::progress::Progress;
 use super::seats::Seats;
 use super::signals::StopRequest;
-use super::steady::{Start, settle};
+use super::steady::Start;
 use super::tensorrt::{self, Job, TensorRt};
-use super::threads::{
-    Readiness, Seat, Transmitted, Watch, consume, linger_on_wire, outcome, poll, produce, transmit,
-};
+use super::threads::{Watch, outcome, transmit};
 use super::timed::Timed;
 use super::vitals::Vitals;
 use super::{machines, nic, output, report, shown};
-use crate::exit::{ExitCode, Failure, Owed};
+use crate::exit::{ExitCode, Failure};
 use crate::run::args::RunArgs;
-use crate::service::{Keeper, Service};
+use crate::service::Service;
 use crate::sink::{FeatureSink, Summary, TimedSink};
+use crew::{Crew, spawn};
 
 /// Runs the plan: opens the NIC, builds everything, starts the threads, waits, and adds up.
 pub(super) fn execute(
@@ -325,204 +323,6 @@ impl Run<'_> {
             |error| failure(ExitCode::File, format!("--record-trace {}: {error}", path.display()));
         Ok(Some(Arc::new(Mutex::new(file.map_err(named)?))))
     }
-
-    /// Starts the threads, consumer first, says that the receiver is ready, and waits.
-    fn threads<'p, Q, R, T>(
-        &self,
-        mut crew: Crew<'_>,
-        (producer, log): (RunProducer<'_, Q>, Option<SharedLog>),
-        (close, reclaim): (impl FnOnce(&Q) + Send, impl FnOnce(&mut Q, Poller<'p, R>)),
-        poller: Option<Poller<'p, R>>,
-        consumer: RunConsumer<'_>,
-        transmitter: Option<RunTransmitter<'_, T>>,
-    ) -> Result<Left, Failure>
-    where
-        Q: RxQueue + Send,
-        R: RxQueue + Send + 'p,
-        T: TxQueue + Send,
-    {
-        let (seats, clock, signals) = (crew.seats, crew.clock, crew.signals);
-        let bar = self.plan.talk.progress(self.expected(), "images", "images");
-        let (mut watch, start) = (Watch::new(), &Start::new(clock));
-        let mut keeper = self.service.keeper(crew.vitals, poller.is_some(), true);
-        // The producer ends when the sender has, and with a poller between them it is the poller
-        // that knows when nothing of it is on its way any more.
-        let on_wire = Flag::new();
-        let sent = if poller.is_some() { &on_wire } else { &signals.sender_done };
-        // Nothing can come early from a sender that is started when the receiver is ready.
-        let readiness = &Readiness::new(crew.joined || poller.is_none());
-        let early = (!crew.joined).then_some(readiness);
-        thread::scope(|scope| {
-            // What is started waits for what is not, unless it is told: each failure raises the
-            // flag that ends those before it, and nobody waits for a start any more.
-            let _guard = start.guard();
-            let seat = &seats.consumer;
-            let show = shown::consumer(self.service, crew.vitals);
-            let body = watch.guard(move || consume(seat, (signals, start), consumer, show));
-            let consumer = spawn(scope, seat, body)?;
-            let seat = &seats.producer;
-            let show = shown::producer(self.service, crew.vitals);
-            let body = watch.guard(move || {
-                let (seated, log) = ((signals, start), log.as_ref());
-                let left = produce(seat, seated, clock, producer, log, early, show);
-                if let Ok((producer, _)) = &left {
-                    close(producer.rx());
-                }
-                left
-            });
-            let producer = spawn(scope, seat, body).inspect_err(|_| signals.producer_done.set())?;
-            let stop = |_: &Failure| signals.stop.set();
-            let polling = match poller.zip(seats.poller.as_ref()) {
-                None => None,
-                Some((poller, seat)) => {
-                    let show = shown::poller(crew.vitals);
-                    let seated = (signals, start);
-                    let body =
-                        watch.guard(move || poll(seat, seated, sent, readiness, poller, show));
-                    Some(spawn(scope, seat, body).inspect_err(stop)?)
-                }
-            };
-            let sending = self.sending(scope, &crew, (&mut watch, start, sent), transmitter)?;
-            let threads = 2 + usize::from(polling.is_some()) + usize::from(sending.is_some());
-            let alive = || !producer.is_finished() && !consumer.is_finished();
-            self.begin(start, threads, early, alive).inspect_err(stop)?;
-            let eyes = (&mut crew.links, &mut keeper);
-            let device = self.supervise(watch, eyes, signals, || {
-                bar.set_position(crew.progress.get());
-                producer.is_finished()
-            });
-            bar.finish_and_clear();
-            let mut producer = outcome("tw-producer", producer.join());
-            let polled = polling.map(|thread| outcome("tw-poller", thread.join())).transpose();
-            let polled = polled.map(|poller| {
-                let (poller, cost) = poller.unzip();
-                if let (Some(poller), Ok((producer, _))) = (poller, &mut producer) {
-                    reclaim(producer.rx_mut(), poller);
-                }
-                cost.flatten()
-            });
-            Ok(Left {
-                poller: polled.as_ref().ok().copied().flatten(),
-                producer: polled.and(producer.map(produced)).map(Some),
-                consumer: outcome("tw-consumer", consumer.join()).map(consumed).map(Some),
-                sender: sending.map(|thread| outcome("tw-sender", thread.join())).transpose(),
-                links: crew.links,
-                device,
-            })
-        })
-    }
-
-    /// The links that somebody can say something of.
-    fn links(&self, watched: Vec<Watched>) -> Links {
-        let mut links = Links::new();
-        for (name, probe) in watched {
-            links.watch(&name, probe, self.clock.now());
-        }
-        links
-    }
-
-    /// Waits for the threads, and tells them to stop when a signal came, when a device is gone,
-    /// or when it is `over`.
-    ///
-    /// # Errors
-    ///
-    /// The [`Failure`] of the device.
-    fn supervise(
-        &self,
-        watch: Watch,
-        (links, keeper): (&mut Links, &mut Keeper<'_>),
-        signals: &Signals,
-        mut over: impl FnMut() -> bool,
-    ) -> Result<(), Failure> {
-        let mut device = Ok(());
-        watch.wait(|| {
-            if device.is_ok() {
-                device = links.look(self.clock.now(), self.plan.talk);
-            }
-            if over() || self.stop.requested() || device.is_err() {
-                signals.stop.set();
-            }
-            self.look(keeper, links, signals);
-        });
-        device
-    }
-
-    /// Lets the service look at the run. One that does not end in time ends with the process: a
-    /// thread that hangs in a call cannot be ended otherwise, and nothing can be added up.
-    fn look(&self, keeper: &mut Keeper<'_>, links: &Links, signals: &Signals) {
-        let now = self.clock.now();
-        keeper.links(now, links);
-        if let Err(failure) = keeper.look(now, self.stop.requested(), signals) {
-            self.plan.talk.error(format_args!("tensorwire: {}", failure.reason));
-            process::exit(failure.exit.code().into());
-        }
-    }
-
-    /// From threads that are there to a receiver that is ready.
-    fn begin(
-        &self,
-        start: &Start,
-        threads: usize,
-        early: Option<&Readiness>,
-        alive: impl Fn() -> bool,
-    ) -> Result<(), Failure> {
-        // Behind all threads: one inherits the cores of the one that makes it.
-        self.seats.main.as_ref().map_or(Ok(()), Pin::apply)?;
-        start.all_seated(threads, &alive);
-        settle(self.plan)?;
-        start.open();
-        while early.is_some_and(|early| !early.reached()) && alive() {
-            thread::sleep(Duration::from_millis(1));
-        }
-        self.announce(start);
-        Ok(())
-    }
-
-    fn expected(&self) -> u64 {
-        match self.plan.owed {
-            Owed::Images(images) => images,
-            _ => 0,
-        }
-    }
-
-    /// Starts the sender, if there is one; `sent` is raised when all that it sent must have come.
-    fn sending<'scope, 'env, T: TxQueue + Send + 'scope>(
-        &self,
-        scope: &'scope thread::Scope<'scope, 'env>,
-        crew: &Crew<'env>,
-        (watch, start, sent): (&mut Watch, &'env Start, &'env Flag),
-        transmitter: Option<RunTransmitter<'env, T>>,
-    ) -> Result<Option<Running<'scope, Transmitted>>, Failure>
-    where
-        'env: 'scope,
-    {
-        let Some(transmitter) = transmitter else { return Ok(None) };
-        let (signals, clock) = (crew.signals, crew.clock);
-        let seats = crew.seats;
-        let seat = &seats.transmitter;
-        let linger = (!crew.joined).then_some(quiesce_wait(&self.plan.config));
-        let show = shown::sender(crew.service, crew.vitals, false);
-        let body = watch.guard(move || {
-            let left = transmit(seat, (signals, start), clock, transmitter, show);
-            linger_on_wire(signals, clock, linger);
-            sent.set();
-            left
-        });
-        spawn(scope, seat, body).inspect_err(|_| signals.stop.set()).map(Some)
-    }
-
-    /// Says that the receiver can take frames. This is the one place where readiness is declared:
-    /// from here on the loops are in their steady state.
-    fn announce(&self, start: &Start) {
-        start.ready();
-        self.plan.talk.result(format_args!("tensorwire: ready"));
-        self.service.ready(self.plan.talk);
-        if let Some(mut ready) = self.plan.ready.as_ref()
-            && let Err(error) = ready.write_all(b"ready\n")
-        {
-            self.plan.talk.error(format_args!("tensorwire: --ready-fd: {error}"));
-        }
-    }
 }
 
 pub(super) type RunReorder<'a> = Recorded<Timed<ReorderStage<'a>>>;
@@ -531,33 +331,6 @@ pub(super) type RunInfer<'a> = Awaited<Timed<Backend<'a>>>;
 pub(super) type RunConsumer<'a> = Consumer<'a, RunInfer<'a>, Progress<'a, RunSink>>;
 type RunTransmitter<'a, T> = Transmitter<Faulty<T>, &'a Frames>;
 
-/// A thread of a run, with the end that the watch has noticed.
-type Running<'scope, R> = ScopedJoinHandle<'scope, thread::Result<Result<R, Failure>>>;
-
-/// What all threads of a receiving run share.
-struct Crew<'a> {
-    signals: &'a Signals,
-    seats: &'a Seats,
-    clock: Clock,
-    /// See [`Nic::JOINED`].
-    joined: bool,
-    progress: &'a Published,
-    links: Links,
-    vitals: &'a Vitals,
-    service: &'a Service,
-}
-
 fn no_end(side: &str) -> Failure {
     failure(ExitCode::Internal, format!("the NIC was opened without its {side} side"))
-}
-
-fn spawn<'scope, R: Send + 'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    seat: &Seat,
-    body: impl FnOnce() -> R + Send + 'scope,
-) -> Result<ScopedJoinHandle<'scope, R>, Failure> {
-    let name = seat.name;
-    thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, body).map_err(|error| {
-        failure(ExitCode::Device, format!("thread `{name}` cannot be started: {error}"))
-    })
 }
