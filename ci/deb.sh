@@ -57,7 +57,7 @@ other() {
     diff <(dpkg-deb -c "$near" | awk '{print $1, $2, $6, $7, $8}') <(dpkg-deb -c "$far" | awk '{print $1, $2, $6, $7, $8}')
     dpkg-deb -R "$near" "$work/near.d"
     dpkg-deb -R "$far" "$work/far.d"
-    differ=$(cd "$work" && { diff -rq near.d far.d || true; } | awk '{print $2}' | sort | paste -sd ' ')
+    differ=$(cd "$work" && { diff -rq --no-dereference near.d far.d || true; } | awk '{print $2}' | sort | paste -sd ' ')
     [ "$differ" = 'near.d/DEBIAN/control near.d/DEBIAN/md5sums near.d/usr/bin/tensorwire near.d/usr/lib/tensorwire/tensorwire-bundle' ] ||
         { echo "the packages differ in: $differ" >&2; exit 1; }
     differ=$(diff "$work"/{near,far}.d/DEBIAN/control | grep '^[<>]' | grep -vE '^[<>] (Architecture|Installed-Size): ' || true)

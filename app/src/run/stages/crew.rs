@@ -32,7 +32,7 @@ pub(super) struct Crew<'a> {
     pub(super) signals: &'a Signals,
     pub(super) seats: &'a Seats,
     pub(super) clock: Clock,
-    /// See [`Nic::JOINED`].
+    /// See [`Nic::JOINED`](crate::run::nic::Nic::JOINED).
     pub(super) joined: bool,
     pub(super) progress: &'a Published,
     pub(super) links: Links,
