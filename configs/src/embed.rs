@@ -73,8 +73,8 @@ fields!("::tensorwire_configs": Region { name kind affinity buffers buffer_bytes
 fields!("::tensorwire_configs": PciAddress { domain bus device function });
 fields!("::tensorwire_configs": Receiver {
     interface address queue_id queue queue_path bench_path poller_core producer_core batch_size
-    timeout region output_region flow_isolation flows reordered_flows outer reorder_on_gpu
-    network_order pools socket
+    timeout region output_region flow_isolation hardware_timestamps flows reordered_flows outer
+    reorder_on_gpu network_order pools socket
 });
 fields!("::tensorwire_configs": Sender {
     interface address queue_id queue bench_path queue_core worker_core batch_size region header

@@ -174,6 +174,8 @@ pub struct Receiver {
     pub output_region: usize,
     /// The NIC hands over matching packets only.
     pub flow_isolation: bool,
+    /// The NIC says when packets came, if it can.
+    pub hardware_timestamps: bool,
     /// Flows of the queue, in file order; one that takes everything where the file has none.
     pub flows: Vec<FlowMatch>,
     /// The flows whose packets are reordered; empty = all.

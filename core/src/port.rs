@@ -20,6 +20,14 @@ pub trait PacketMemory {
     fn prefetch(&self, packet: &PacketDesc) {
         let _ = packet;
     }
+
+    /// When the NIC received `packet`, by the clock that steps are told; `None` where it does not
+    /// say, which is what this does unless an implementation says otherwise: the packet came with
+    /// the poll that brought it then. Only times that are reported go by it, no decision does.
+    fn arrived(&self, packet: &PacketDesc) -> Option<Nanos> {
+        let _ = packet;
+        None
+    }
 }
 
 impl<T: PacketMemory + ?Sized> PacketMemory for &T {
@@ -31,6 +39,11 @@ impl<T: PacketMemory + ?Sized> PacketMemory for &T {
     #[inline]
     fn prefetch(&self, packet: &PacketDesc) {
         (**self).prefetch(packet);
+    }
+
+    #[inline]
+    fn arrived(&self, packet: &PacketDesc) -> Option<Nanos> {
+        (**self).arrived(packet)
     }
 }
 

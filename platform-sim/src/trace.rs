@@ -401,6 +401,11 @@ impl<T: PacketMemory> PacketMemory for Recorded<T> {
     fn prefetch(&self, packet: &PacketDesc) {
         self.inner.prefetch(packet);
     }
+
+    #[inline]
+    fn arrived(&self, packet: &PacketDesc) -> Option<Nanos> {
+        self.inner.arrived(packet)
+    }
 }
 
 impl<T: RxQueue> RxQueue for Recorded<T> {

@@ -19,6 +19,12 @@ impl Clock {
         Self(Instant::now())
     }
 
+    /// Where it begins, for those whose times have to be its.
+    #[must_use]
+    pub const fn begin(self) -> Instant {
+        self.0
+    }
+
     /// The time now.
     #[must_use]
     pub fn now(self) -> Nanos {

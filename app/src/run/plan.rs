@@ -214,6 +214,14 @@ fn notices(
     {
         talk.say(format_args!("notice: {owed} images are owed, and what is sent once has {sent}"));
     }
+    let ports =
+        |rx: &tensorwire_configs::Receiver| rx.socket.is_none() && !config.software_loopback;
+    if config.rx.as_ref().is_some_and(|rx| rx.hardware_timestamps && !ports(rx)) {
+        talk.say(format_args!(
+            "notice: packets are timed by software: neither a socket nor the software NIC stamps \
+             them (hardware_timestamps)"
+        ));
+    }
     if config.tx.as_ref().is_some_and(|tx| tx.socket.is_some()) {
         // The kernel finds the MAC addresses itself.
         if eth_dst_given {

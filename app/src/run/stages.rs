@@ -76,7 +76,7 @@ pub(super) fn execute(
         }
         #[cfg(has_dpdk)]
         NicPlan::Dpdk(config) => {
-            let summary = run.on(|memory| nic::dpdk::open(config, memory, plan.talk));
+            let summary = run.on(|memory| nic::dpdk::open(config, memory, (plan.talk, clock)));
             nic::dpdk::standing(plan.talk);
             summary
         }

@@ -251,6 +251,7 @@ pub(super) fn receiver(
         region,
         output_region,
         flow_isolation: end.half.flag("flow_isolation"),
+        hardware_timestamps: end.half.flag("hardware_timestamps"),
         flows,
         reordered_flows,
         outer,

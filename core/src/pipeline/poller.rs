@@ -248,6 +248,11 @@ impl<M: PacketMemory, const SLOTS: usize> PacketMemory for SplitQueue<'_, M, SLO
     fn prefetch(&self, packet: &PacketDesc) {
         self.memory.prefetch(packet);
     }
+
+    #[inline]
+    fn arrived(&self, packet: &PacketDesc) -> Option<Nanos> {
+        self.memory.arrived(packet)
+    }
 }
 
 impl<M: PacketMemory, const SLOTS: usize> RxQueue for SplitQueue<'_, M, SLOTS> {

@@ -69,6 +69,8 @@ struct Nic {
     polls: usize,
     /// Whether it can be said that all that arrived was handed over.
     knows: bool,
+    /// Packets are stamped: with this and the number of their buffer.
+    stamp: Option<u64>,
 }
 
 type SharedNic = Rc<RefCell<Nic>>;
@@ -89,6 +91,7 @@ impl Queue {
             free: (0..buffers).collect(),
             polls: 0,
             knows: true,
+            stamp: None,
         }));
         (Self { nic: nic.clone(), frames: BTreeMap::new() }, nic)
     }
@@ -97,6 +100,11 @@ impl Queue {
 impl PacketMemory for Queue {
     fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
         &self.frames[&packet.handle()]
+    }
+
+    fn arrived(&self, packet: &PacketDesc) -> Option<Nanos> {
+        let at = self.nic.borrow().stamp?;
+        Some(Nanos(at + packet.handle()))
     }
 }
 
@@ -674,6 +682,32 @@ fn a_low_pool_closes_batches_where_packets_are_kept() {
     assert_right(&result);
     assert!(result.producer.reassembly.partial.pool > 0);
     assert_eq!(result.consumer.delivered, 60);
+}
+
+#[test]
+fn a_batch_is_as_old_as_the_nic_says_its_last_packet_is() {
+    // The last of 16 packets lies in the buffer with the lowest number that was handed out.
+    for (stamp, last_packet) in [
+        (None, Nanos::from_millis(30)),
+        (Some(20_000_000), Nanos(20_000_000 + 84)),
+        // A stamp of later than now is of a clock that is off.
+        (Some(31_000_000), Nanos::from_millis(30)),
+    ] {
+        let (queue, nic) = Queue::new(100);
+        nic.borrow_mut().stamp = stamp;
+        let mut link = Link::new();
+        let (producer_end, mut consumer_end) = link.split(8, 13).expect("legal");
+        let pool = BurstPool::new(13).expect("a pool");
+        let mut backlog: Vec<PacketDesc> = (0..100).map(|_| PacketDesc::EMPTY).collect();
+        let stage = Stage::new(&Memory::default(), false);
+        let config = config(&Plan::default());
+        let mut producer = Producer::new(config, queue, stage, pool, producer_end, &mut backlog);
+        producer.start(Nanos::ZERO);
+        nic.borrow_mut().arriving.extend(frames(0..16));
+        producer.step(Nanos::from_millis(30));
+        let job = consumer_end.take_job().expect("a whole batch");
+        assert_eq!(job.last_packet, last_packet, "{stamp:?}");
+    }
 }
 
 #[test]

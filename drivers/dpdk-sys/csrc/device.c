@@ -167,6 +167,11 @@ int twd_port_link(uint16_t port, uint32_t *mbps, uint8_t *up)
 	return 0;
 }
 
+int twd_port_clock(uint16_t port, uint64_t *ticks)
+{
+	return rte_eth_read_clock(port, ticks);
+}
+
 int twd_port_stats(uint16_t port, struct twd_port_stats *stats)
 {
 	struct rte_eth_stats s;

@@ -76,6 +76,8 @@ int twd_port_stop(uint16_t port);
 int twd_port_close(uint16_t port);
 int twd_port_promiscuous(uint16_t port);
 int twd_port_link(uint16_t port, uint32_t *mbps, uint8_t *up);
+/* The clock that time stamps are of. */
+int twd_port_clock(uint16_t port, uint64_t *ticks);
 int twd_port_stats(uint16_t port, struct twd_port_stats *stats);
 /* How many there are; at most `room` of them were written. */
 int twd_port_xstats(uint16_t port, struct twd_xstat *out, uint32_t room);

@@ -311,6 +311,8 @@ unsafe extern "C" {
     pub fn twd_port_promiscuous(port: u16) -> c_int;
     /// Speed in megabits per second, and whether the link is up.
     pub fn twd_port_link(port: u16, mbps: *mut u32, up: *mut u8) -> c_int;
+    /// What the clock that stamps received frames shows.
+    pub fn twd_port_clock(port: u16, ticks: *mut u64) -> c_int;
     /// What a port counted.
     pub fn twd_port_stats(port: u16, stats: *mut PortStats) -> c_int;
     /// What its driver counted besides: how many, of which at most `room` were written.

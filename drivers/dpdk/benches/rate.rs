@@ -274,7 +274,7 @@ mod measured {
         let buffers = Buffers { count: BUFFERS, frame_bytes, room_bytes: 0, pages: Pages::Plain };
         let flows = FlowPlan { flows: vec![FLOW], outer: vec![], isolation: false };
         Some(NicConfig {
-            rx: Some(RxConfig { port: rx, buffers, ring: RING, flows }),
+            rx: Some(RxConfig { port: rx, buffers, ring: RING, flows, timestamps: false }),
             tx: Some(TxConfig { port: tx, buffers, ring: RING, eth_src: false, flows: vec![] }),
         })
     }

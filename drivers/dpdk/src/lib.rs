@@ -19,6 +19,8 @@
 #![cfg_attr(not(has_dpdk), allow(rustdoc::broken_intra_doc_links))]
 #![allow(unsafe_code)] // calls of DPDK, each with the rule that makes it sound
 
+#[cfg(has_dpdk)]
+mod clock;
 pub mod config;
 #[cfg(has_dpdk)]
 mod device;
@@ -43,6 +45,8 @@ mod port;
 mod rx;
 #[cfg(has_dpdk)]
 mod stage;
+#[cfg(has_dpdk)]
+mod stamp;
 pub mod storage;
 #[cfg(has_dpdk)]
 mod tx;
@@ -71,6 +75,8 @@ pub use port::{Port, PortConfig, QueueConfig};
 pub use rx::DpdkRx;
 #[cfg(has_dpdk)]
 pub use stage::Stage;
+#[cfg(has_dpdk)]
+pub use stamp::{Stamps, Timing};
 pub use storage::{HostPages, StorageError};
 pub use tensorwire_core::memory::HostMemory;
 #[cfg(has_dpdk)]

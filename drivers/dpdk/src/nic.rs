@@ -1,6 +1,7 @@
 //! The ports of a run, attached and then started.
 
 use std::fmt;
+use std::time::Instant;
 
 use tensorwire_core::counters::NicStats;
 use tensorwire_core::memory::HostMemory;
@@ -24,6 +25,8 @@ pub struct DpdkNic {
     tx: Option<Side>,
     /// The receiver's port, which may be the sender's too; the only one of a run that sends.
     rx: Option<Side>,
+    /// The NIC is to say when packets came.
+    stamps: bool,
     _eal: Eal,
 }
 
@@ -98,7 +101,8 @@ impl DpdkNic {
         lent: Option<Box<dyn HostMemory>>,
     ) -> Result<Self, NicError> {
         let eal = Eal::start(&config.eal(cores))?;
-        let mut nic = Self { tx: None, rx: None, _eal: eal.clone() };
+        let stamps = config.rx.as_ref().is_some_and(|rx| rx.timestamps);
+        let mut nic = Self { tx: None, rx: None, stamps, _eal: eal.clone() };
         // The receiver first: what the sender of a pair of virtual devices looks for is there then.
         if let Some(rx) = &config.rx {
             let device = attach(&eal, config, &rx.port, 0)?;
@@ -136,6 +140,16 @@ impl DpdkNic {
         };
         nic.tx = Some(Side::Attached(Some(Box::new((device, port)))));
         Ok(nic)
+    }
+
+    /// Asks the receiver's device for the time of each packet, as nanoseconds from `epoch` on,
+    /// where the configuration wants it. Before [`DpdkNic::start`].
+    pub fn stamp(&mut self, epoch: Instant) {
+        if let Some(Side::Attached(Some(attached))) = &mut self.rx
+            && self.stamps
+        {
+            attached.1.timestamps = Some(epoch);
+        }
     }
 
     /// Starts the ports: from here on frames are received. Does nothing to those that run.

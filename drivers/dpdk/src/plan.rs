@@ -64,6 +64,8 @@ pub struct RxConfig {
     pub ring: u16,
     /// What is steered to it.
     pub flows: FlowPlan,
+    /// The device says when packets came, if it can (`hardware_timestamps`).
+    pub timestamps: bool,
 }
 
 /// The sending side.
@@ -228,7 +230,7 @@ mod tests {
 
     fn rx(port: PortAddress) -> RxConfig {
         let flows = FlowPlan { flows: vec![], outer: vec![], isolation: false };
-        RxConfig { port, buffers: buffers(51_200, 1240), ring: 8192, flows }
+        RxConfig { port, buffers: buffers(51_200, 1240), ring: 8192, flows, timestamps: false }
     }
 
     fn tx(port: PortAddress) -> TxConfig {

@@ -10,12 +10,14 @@ use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::limits::HEADER_BYTES;
 use tensorwire_core::memory::{HostMemory, MemoryKind};
 use tensorwire_core::port::PacketMemory;
+use tensorwire_core::time::Nanos;
 use tensorwire_dpdk_sys as sys;
 use tensorwire_kernels::prefetch;
 
 use crate::config::{HEADROOM, PoolSpec};
 use crate::eal::Eal;
 use crate::error::{CallError, PoolError, undone};
+use crate::stamp::Stamps;
 use crate::storage::page_bytes;
 
 /// Mbufs that a thread keeps for itself, so that it rarely goes to the shared ring of the pool.
@@ -244,6 +246,7 @@ impl Drop for Registered {
 pub struct PacketView {
     first: PacketPool,
     more: Vec<PacketPool>,
+    stamps: Option<Stamps>,
 }
 
 impl PacketView {
@@ -251,7 +254,12 @@ impl PacketView {
     /// the buffers of its sender).
     #[must_use]
     pub fn new(pool: PacketPool, more: Vec<PacketPool>) -> Self {
-        Self { first: pool, more }
+        Self { first: pool, more, stamps: None }
+    }
+
+    /// The same where a device stamps what it receives.
+    pub(crate) fn stamped(self, stamps: Stamps) -> Self {
+        Self { stamps: Some(stamps), ..self }
     }
 
     /// The pools.
@@ -292,6 +300,13 @@ impl PacketMemory for PacketView {
     fn prefetch(&self, packet: &PacketDesc) {
         let bytes = self.bytes(packet);
         prefetch(bytes.get(..self.first.inner.read).unwrap_or(bytes));
+    }
+
+    /// As the trait has it; of a device without stamps, and of a packet that is not from these
+    /// pools, nothing.
+    #[inline]
+    fn arrived(&self, packet: &PacketDesc) -> Option<Nanos> {
+        self.stamps.as_ref().filter(|_| self.owns(packet))?.of_packet(packet)
     }
 }
 

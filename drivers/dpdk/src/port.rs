@@ -1,7 +1,7 @@
 //! A port, set up, started, steered, and taken down again in the reverse order.
 
 use std::ffi::c_void;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tensorwire_core::counters::NicStats;
 use tensorwire_core::flow::FlowMatch;
@@ -17,6 +17,7 @@ use crate::plan::FlowPlan;
 use crate::pool::{PacketPool, PacketView};
 use crate::rx::{DpdkRx, RxSide};
 use crate::stage::Stage;
+use crate::stamp::{Stamps, Timing};
 use crate::tx::{DpdkTx, TxSide};
 
 /// The largest frame that every Ethernet port takes, without its checksum (IEEE 802.3).
@@ -53,8 +54,8 @@ pub struct PortConfig {
     /// Every frame that is sent gets the port's own address as its source (`tx_eth_src`). Written
     /// by software.
     pub eth_src: bool,
-    /// Frames are stamped with the time of their arrival, where the device does it.
-    pub timestamps: bool,
+    /// Frames are stamped with the time of their arrival, from then on, where the device does it.
+    pub timestamps: Option<Instant>,
     /// How long what was sent gets to leave the device before it is stopped; it ends with the link.
     pub linger: Duration,
 }
@@ -69,6 +70,7 @@ pub struct Port {
     rings: (u16, u16),
     steering: Steering,
     wrapping: Steering,
+    timing: Timing,
     rx: Option<RxSide>,
     tx: Option<TxSide>,
 }
@@ -109,6 +111,7 @@ impl Port {
             rings: (rings[0], rings[1]),
             steering: Steering::Off,
             wrapping: Steering::Off,
+            timing: Timing::Loop,
             rx: None,
             tx: None,
         };
@@ -120,7 +123,7 @@ impl Port {
     fn set_up(&mut self, mut watch: impl FnMut(Stage) -> bool) -> Result<(), PortError> {
         let info = self.device()?.info()?;
         let mut marks = u8::from(self.config.flows.is_some());
-        let mut timestamps = u8::from(self.config.timestamps);
+        let mut timestamps = u8::from(self.config.timestamps.is_some());
         for stage in Stage::OPEN {
             if !watch(stage) {
                 return Err(PortError::Stopped(stage));
@@ -145,14 +148,21 @@ impl Port {
             let name = &info.name;
             done.map_err(|error| PortError::Call { device: name.clone(), stage, error })?;
         }
-        let field = (timestamps == 1).then(timestamp_field).flatten();
         let id = self.device()?.port();
+        self.timing = match self.config.timestamps {
+            None => Timing::Loop,
+            Some(_) if timestamps == 0 => Timing::NoStamps,
+            Some(epoch) => Stamps::of(id, epoch),
+        };
         if let Some(queue) = &self.config.rx {
-            let view = PacketView::new(queue.pool.clone(), self.config.peers.clone());
+            let mut view = PacketView::new(queue.pool.clone(), self.config.peers.clone());
+            if let Timing::Device(stamps) = &self.timing {
+                view = view.stamped(stamps.clone());
+            }
             let by_device = matches!(self.steering, Steering::Device { .. });
             let plan = self.config.flows.as_ref().filter(|_| !by_device);
             let outer = plan.map_or_else(Vec::new, |plan| plan.outer.clone());
-            self.rx = Some(RxSide::new(id, QUEUE, view, self.up.marks, field, outer));
+            self.rx = Some(RxSide::new(id, QUEUE, view, self.up.marks, outer));
         }
         if let Some(queue) = &self.config.tx {
             let mac = self.config.eth_src.then_some(info.mac);
@@ -347,6 +357,12 @@ impl Port {
         &self.steering
     }
 
+    /// Who says when packets came.
+    #[must_use]
+    pub const fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
     /// Received packets, for those who read them without having the queue.
     #[must_use]
     pub fn packets(&self) -> Option<PacketView> {
@@ -464,12 +480,4 @@ pub(crate) fn stats(port: u16) -> Result<sys::PortStats, CallError> {
     // does not exist is an error.
     let result = unsafe { sys::twd_port_stats(port, &raw mut stats) };
     CallError::check("rte_eth_stats_get", result).map(|_| stats)
-}
-
-/// Where an mbuf holds the time of its arrival: place and flag.
-fn timestamp_field() -> Option<(i32, u64)> {
-    let (mut offset, mut flag) = (0, 0);
-    // SAFETY: both are ours to write to.
-    let result = unsafe { sys::twd_timestamp_field(&raw mut offset, &raw mut flag) };
-    (result == 0).then_some((offset, flag))
 }

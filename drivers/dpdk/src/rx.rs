@@ -8,6 +8,7 @@ use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::counters::NicStats;
 use tensorwire_core::outer::Outer;
 use tensorwire_core::port::{PacketMemory, RxQueue};
+use tensorwire_core::time::Nanos;
 use tensorwire_dpdk_sys as sys;
 
 use crate::eal;
@@ -25,7 +26,6 @@ pub(crate) struct RxSide {
     queue: u16,
     view: PacketView,
     marks: bool,
-    timestamps: Option<(i32, u64)>,
     /// Headers that frames come with and that are taken off here, the outermost first.
     outer: Vec<Outer>,
     /// Packets that the application has.
@@ -53,7 +53,6 @@ impl RxSide {
         queue: u16,
         view: PacketView,
         marks: bool,
-        timestamps: Option<(i32, u64)>,
         outer: Vec<Outer>,
     ) -> Self {
         let buffers = view.pools().map(crate::PacketPool::buffers).min().unwrap_or(0);
@@ -62,7 +61,6 @@ impl RxSide {
             queue,
             view,
             marks,
-            timestamps,
             outer,
             with_app: 0,
             buffers,
@@ -129,17 +127,6 @@ impl<'p> DpdkRx<'p> {
     #[must_use]
     pub const fn view(&self) -> &PacketView {
         &self.side.view
-    }
-
-    /// When `packet` arrived, in ticks of the device; `None` where it does not say.
-    #[must_use]
-    pub fn timestamp(&self, packet: &PacketDesc) -> Option<u64> {
-        let (offset, flag) = self.side.timestamps.filter(|_| self.side.view.owns(packet))?;
-        let mut ticks = 0;
-        // SAFETY: an mbuf of a pool of ours, whose holder asks; place and flag are those that DPDK
-        // gave for time stamps.
-        let result = unsafe { sys::twd_timestamp(mbuf(packet), offset, flag, &raw mut ticks) };
-        (result == 0).then_some(ticks)
     }
 
     /// Receives and gives back what is there, at most as often as there are buffers: somebody may
@@ -217,6 +204,11 @@ impl PacketMemory for DpdkRx<'_> {
     #[inline]
     fn prefetch(&self, packet: &PacketDesc) {
         self.side.view.prefetch(packet);
+    }
+
+    #[inline]
+    fn arrived(&self, packet: &PacketDesc) -> Option<Nanos> {
+        self.side.view.arrived(packet)
     }
 }
 

@@ -340,6 +340,44 @@ fn a_nic_that_is_reset_while_a_run_goes_on() {
     assert_eq!(summary["links"][0]["up"], false, "{summary:#}");
 }
 
+/// A batch is as old as the NIC says where it stamps packets, whoever polls it; where it does not,
+/// software says it, and the start-up line says that.
+#[test]
+fn packets_are_timed_by_the_nic_or_by_software_and_it_says_which() {
+    if !with_dpdk("dpdk: time stamps") {
+        return;
+    }
+    let timed = |poll: &str| {
+        let place = small(|yaml| yaml.with("tensorwire", &format!("{{rx_poll: {poll}}}")));
+        let text = fs::read_to_string(place.file("c.yaml")).expect("the file");
+        let rx = "        rx:\n";
+        assert_eq!(text.matches(rx).count(), 1, "{text}");
+        let with = format!("{rx}          hardware_timestamps: true\n");
+        place.write("c.yaml", text.replace(rx, &with));
+        place
+    };
+    let args = [&SMALL[..], &["--no-pin"]].concat();
+    let place = timed("fused");
+    let output = place.tensorwire(&args);
+    assert_whole(&output, 64, 256);
+    let said = "packets are timed by software: the device has no time stamps";
+    assert!(output.stderr.contains(said), "{}", output.stderr);
+    let args =
+        ["run", "c.yaml", "--json", "--backend", "none", "--no-pin", "--loop", "--seconds", "4"];
+    for poll in ["fused", "split"] {
+        let place = timed(poll);
+        // A second ago; nothing is older than the run itself, so those of its first second are
+        // younger.
+        let Some(output) = standin::run(&place, "STANDIN_STAMPS=1000", &args) else { return };
+        let output = output.expect_code(0);
+        let said = "packets are timed by the NIC, whose clock has 2";
+        assert!(output.stderr.contains(said), "{}", output.stderr);
+        let summary = output.json();
+        let ms = summary["last_packet_to_features_ms"]["p50"].as_f64().expect("a time");
+        assert!((950.0..2_000.0).contains(&ms), "{poll}: {ms} ms");
+    }
+}
+
 /// The receiver takes back what is in the ring when its peer leaves: the sender waits for it.
 #[test]
 fn two_processes_over_memif_lose_nothing_at_the_end() {

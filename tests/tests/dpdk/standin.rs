@@ -10,7 +10,8 @@ pub(crate) fn run(place: &Workplace, environment: &str, args: &[&str]) -> Option
     let library = place.file("standin.so");
     let source = workspace().join("tests/tests/dpdk/standin.c");
     let line = format!(
-        "cc -shared -fPIC -O1 -Wall -Werror $(pkg-config --cflags libdpdk) -o {} {} -ldl",
+        "cc -shared -fPIC -O1 -Wall -Werror -DALLOW_EXPERIMENTAL_API \
+         $(pkg-config --cflags libdpdk) -o {} {} -ldl",
         library.display(),
         source.display()
     );

@@ -69,6 +69,7 @@ fn receiver(config: &Config, rx: &Receiver) -> Result<RxConfig, Failure> {
             outer: rx.outer.clone(),
             isolation: rx.flow_isolation,
         },
+        timestamps: rx.hardware_timestamps,
     })
 }
 
@@ -148,10 +149,11 @@ mod running {
     use tensorwire_core::memory::HostMemory;
     use tensorwire_dpdk::{
         CallError, DpdkNic, DpdkRx, DpdkTx, Eal, LinkProbe, NicConfig, NicError, PacketView, Port,
-        PortAddress, PortFault, left_standing,
+        PortAddress, PortFault, Stamps, Timing, left_standing,
     };
 
     use crate::exit::{ExitCode, Failure};
+    use crate::run::clock::Clock;
     use crate::run::link::{LinkState, Look, Probe};
     use crate::run::nic::{Ends, EndsOf, Nic, Watched, kernel_link};
     use crate::run::pin;
@@ -177,9 +179,9 @@ mod running {
     pub fn open(
         config: &NicConfig,
         lent: Option<Box<dyn HostMemory>>,
-        talk: Talk,
+        (talk, clock): (Talk, Clock),
     ) -> Result<DpdkRun, Failure> {
-        let nic = DpdkNic::open(config, pin::available()?, lent).map_err(|error| {
+        let mut nic = DpdkNic::open(config, pin::available()?, lent).map_err(|error| {
             let failed = refused(&error);
             match error {
                 NicError::Eal(_) if config.hardware() => failure(
@@ -189,6 +191,7 @@ mod running {
                 _ => failed,
             }
         })?;
+        nic.stamp(clock.begin());
         let names = config.ports().map(ToString::to_string).collect();
         Ok(DpdkRun { nic, names, addresses: config.ports().cloned().collect(), talk })
     }
@@ -242,22 +245,35 @@ mod running {
     fn link(port: &Port, name: &str, address: &PortAddress) -> Watched {
         match address {
             PortAddress::Interface(interface) => kernel_link(interface.clone()),
-            _ => (name.to_owned(), Box::new(PortProbe(port.link()))),
+            _ => {
+                let stamps = match port.timing() {
+                    Timing::Device(stamps) => Some(stamps.clone()),
+                    _ => None,
+                };
+                (name.to_owned(), Box::new(PortProbe { link: port.link(), stamps }))
+            }
         }
     }
 
     /// A port, asked without its thread.
     #[derive(Debug)]
-    struct PortProbe(LinkProbe);
+    struct PortProbe {
+        link: LinkProbe,
+        stamps: Option<Stamps>,
+    }
 
     impl Probe for PortProbe {
         fn look(&mut self) -> Option<Look> {
-            let reported = self.0.reported();
+            let reported = self.link.reported();
+            // With every look, so that the two clocks do not drift apart.
+            if let Some(stamps) = &self.stamps {
+                stamps.sync(reported);
+            }
             let (fault, resets) = (reported.fault(), reported.resets());
             // What the driver has reported counts more than what the port answers then.
             let state = match fault {
                 Some(fault) => stopped_by(fault),
-                None => answered(self.0.look())?,
+                None => answered(self.link.look())?,
             };
             Some(Look { resets, ..Look::at(state) })
         }
@@ -305,6 +321,10 @@ mod running {
         }
         for line in port.headers() {
             talk.say(format_args!("port {name}: {line}"));
+        }
+        // Only where something else was asked for.
+        if !matches!(port.timing(), Timing::Loop) {
+            talk.say(format_args!("port {name}: {}", port.timing()));
         }
     }
 

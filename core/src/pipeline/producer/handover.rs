@@ -38,9 +38,11 @@ impl<Q: RxQueue, O: Reorder> Producer<'_, Q, O> {
             self.retire(packet);
             return Ok(());
         };
+        // Before the stage may take the packet. What the NIC says cannot be later than now.
+        let arrived = self.rx.arrived(&packet).map_or(now, |at| at.min(now));
         self.reorder.place(buffer, slot, &mut packet, &self.rx);
         if let Some(newest) = self.newest.get_mut(w) {
-            *newest = now;
+            *newest = arrived;
         }
         if packet.is_none() {
             if let Some(kept) = self.kept.get_mut(w) {

@@ -120,7 +120,7 @@ fn a_packet_of_another_driver_is_neither_read_nor_released() {
         assert!(rx.bytes(&packets[0]).is_empty());
         rx.release(&mut packets);
         assert_eq!(rx.foreign(), 1);
-        assert_eq!(rx.timestamp(&packets[0]), None);
+        assert_eq!(rx.arrived(&packets[0]), None);
         assert!(!packets[0].is_none());
     });
 }

@@ -192,7 +192,13 @@ pub(crate) fn memif_nic(folder: &Folder) -> NicConfig {
     let buffers = Buffers { count: 2047, frame_bytes: FRAME, room_bytes: 0, pages: Pages::Plain };
     let flows = FlowPlan { flows: vec![], outer: vec![], isolation: false };
     NicConfig {
-        rx: Some(RxConfig { port: address(0, "server"), buffers, ring: 1024, flows }),
+        rx: Some(RxConfig {
+            port: address(0, "server"),
+            buffers,
+            ring: 1024,
+            flows,
+            timestamps: false,
+        }),
         tx: Some(TxConfig {
             port: address(1, "client"),
             buffers,
