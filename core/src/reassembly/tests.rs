@@ -11,6 +11,7 @@ use crate::window::ImageMask;
 
 mod asked;
 mod found;
+mod queues;
 
 /// 4 packets an image, 4 images a batch.
 fn mini(width: u32) -> Geometry {
