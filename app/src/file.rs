@@ -6,6 +6,8 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
+use tensorwire_host::unfinished;
+
 /// Why a file could not be used.
 #[derive(Debug)]
 pub struct FileError {
@@ -95,7 +97,8 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 /// A file that appears under its name when it is whole, or not at all.
 ///
 /// It is written under a name of its own beside the target, in the same directory so that the
-/// rename is one step of the file system. Directories that are missing above it are made. Dropped
+/// rename is one step of the file system. What a killed process has left there of the same target
+/// is taken away first ([`unfinished`]). Directories that are missing above it are made. Dropped
 /// without [`NewFile::publish`], the file is removed, and so are these directories; what had the
 /// name before is untouched. Of several that are written at once for one target each is whole, and
 /// the one that is published last stays.
@@ -110,21 +113,6 @@ pub struct NewFile {
     published: bool,
     /// Taken away after the file, for fields are dropped after their owner.
     made: NewDirs,
-}
-
-/// Creates a file of a name that nobody has. A process that was killed may have left one behind,
-/// and in a container the next one has the same id.
-fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
-    let mut number = 0;
-    loop {
-        let temporary = with_suffix(path, &format!(".{}-{number}.tmp", std::process::id()));
-        match File::options().write(true).create_new(true).open(&temporary) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 100 => {
-                number += 1;
-            }
-            result => return Ok((temporary, result?)),
-        }
-    }
 }
 
 impl NewFile {
@@ -148,7 +136,7 @@ impl NewFile {
             return Err(create(io::Error::new(io::ErrorKind::InvalidInput, "not a file name")));
         }
         let made = NewDirs::above(target)?;
-        let (temporary, file) = create_beside(target).map_err(create)?;
+        let (temporary, file) = unfinished::begin(target).map_err(create)?;
         let writer = BufWriter::with_capacity(1 << 20, file);
         Ok(Self { target: target.to_path_buf(), temporary, writer, published: false, made })
     }

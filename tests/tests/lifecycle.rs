@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tensorwire::sink::npy;
@@ -341,6 +341,54 @@ fn the_labels_of_another_data_set_are_its_own() {
     fs::remove_file(place.file("other.pcap.labels")).expect("it is there");
     let summary = place.tensorwire(&args).expect_code(0).json();
     assert_eq!(number(&summary, "/images/owed"), 32);
+}
+
+#[test]
+fn s01_too_few_labels_are_told_once() {
+    let place = small(&Yaml::small(Small::MINI), 64);
+    let labels = place.files().into_iter().find(|name| name.ends_with(".labels")).expect("labels");
+    let text = fs::read_to_string(place.file(&labels)).expect("text");
+    let few: Vec<&str> = text.lines().take(20).collect();
+    place.write(&labels, few.join("\n"));
+    let output = place.tensorwire(&run(&["--backend", "none"])).expect_code(0);
+    let told = |line: &&str| line.contains("no label");
+    let lines: Vec<&str> = output.stderr.lines().filter(told).collect();
+    assert_eq!(lines.len(), 1, "{}", output.stderr);
+    assert!(lines[0].contains("44 images have no label"), "{}", lines[0]);
+}
+
+/// Killed while it prepares: what it had begun is taken away by the next that writes the same.
+#[test]
+fn what_a_killed_process_had_begun_is_taken_away_by_the_next() {
+    let place = small(&Yaml::small(Small::MINI), 64);
+    let begun =
+        |place: &Workplace| place.files().into_iter().filter(|f| f.ends_with(".tmp")).count();
+    // Many images, so that it is killed before it is done.
+    let prepare = |images: &str| {
+        [
+            "prepare",
+            "--synthetic",
+            "5",
+            "--num-images",
+            images,
+            "--config",
+            "c.yaml",
+            "--out",
+            "x.pcap",
+        ]
+        .map(str::to_owned)
+    };
+    let running = place.start(&prepare("1000000"));
+    let start = Instant::now();
+    while begun(&place) == 0 {
+        assert!(start.elapsed() < Duration::from_secs(60), "it writes nothing");
+        thread::sleep(Duration::from_millis(2));
+    }
+    running.signal("KILL");
+    assert_eq!(running.wait().code, None);
+    assert!(begun(&place) > 0, "a killed process cannot clean up");
+    let _ = place.tensorwire(&prepare("64")).expect_code(0);
+    assert_eq!(begun(&place), 0, "{:?}", place.files());
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use tensorwire_host::unfinished;
+
 /// What decides the content of a compiled module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
@@ -98,9 +100,8 @@ impl Cache {
     pub fn put(&self, key: &Key, image: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.0)?;
         let name = key.file();
-        let unfinished = self.0.join(format!("{name}.{}.tmp", std::process::id()));
+        let (unfinished, mut file) = unfinished::begin(&self.0.join(&name))?;
         let write = || {
-            let mut file = fs::File::create(&unfinished)?;
             file.write_all(&key.header(image))?;
             file.write_all(image)?;
             file.sync_all()?;

@@ -19,6 +19,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
+use tensorwire_host::unfinished;
 
 use crate::key::{EngineKey, hex};
 use crate::planted::planted;
@@ -135,10 +136,8 @@ pub fn write(path: &Path, key: &EngineKey, body: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder)?;
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let result = fill(&temporary, key, body).and_then(|()| fs::rename(&temporary, path));
+    let (temporary, file) = unfinished::begin(path)?;
+    let result = fill(file, key, body).and_then(|()| fs::rename(&temporary, path));
     if result.is_err() {
         // What could not be written may not be removable either; the first error counts.
         let _ = fs::remove_file(&temporary);
@@ -146,8 +145,7 @@ pub fn write(path: &Path, key: &EngineKey, body: &[u8]) -> io::Result<()> {
     result
 }
 
-fn fill(path: &Path, key: &EngineKey, body: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
+fn fill(mut file: File, key: &EngineKey, body: &[u8]) -> io::Result<()> {
     let sum = hex(&Sha256::digest(body));
     write!(file, "{MAGIC}{}bytes {}\nsha256 {sum}\n\n", key.lines(), body.len())?;
     let written = if planted!(BodyCut) { body.len() - 1 } else { body.len() };

@@ -420,8 +420,10 @@ pub(crate) fn a_part_of_a_file_from_a_start_that_was_killed_does_no_harm() {
     place.ready(&mut runtime);
     let file = place.engines().remove(0);
     let name = file.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
-    fs::rename(&file, place.file(&format!("{name}.999999.tmp"))).expect("it is renamed");
+    let part = place.file(&format!("{name}.999999.tmp"));
+    fs::rename(&file, &part).expect("it is renamed");
     assert!(is_built(&place.ready(&mut runtime)));
+    assert!(!part.exists(), "the next one takes it away");
 }
 
 #[test]
