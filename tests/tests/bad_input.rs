@@ -347,8 +347,8 @@ fn i04_i06_a_geometry_that_cannot_be_is_refused_by_the_generator() {
     let prepare = "prepare --synthetic 1 --num-images 5 --out new/z.pcap";
     for (flag, said) in [
         ("--seq-bit-width 3", "seq_bit_width"),
-        ("--seq-bit-width 0", "allowed 1 to 32"),
-        ("--seq-bit-width 33", "allowed 1 to 32"),
+        ("--seq-bit-width 0", "seq_bit_width: a bit field of 0 bits, allowed 1 to 32"),
+        ("--seq-bit-width 33", "seq_bit_width: a bit field of 33 bits, allowed 1 to 32"),
         ("--out-payload-len 1000", "588"),
         ("--packets-per-image 100", "packets_per_image"),
         ("--header-size 41", "41"),

@@ -5,6 +5,7 @@
 use core::fmt;
 
 use super::{Grouped as G, Violation};
+use crate::bits::BitFieldError;
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,7 +124,10 @@ fn frame(violation: &Violation, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             G(frame),
             G(max.into())
         ),
-        V::SequenceField(error) => write!(f, "{error}"),
+        V::SequenceField(error @ BitFieldError::Width { .. }) => {
+            write!(f, "seq_bit_width: {error}")
+        }
+        V::SequenceField(error) => write!(f, "seq_bit_offset and seq_bit_width: {error}"),
         V::SequencePastHeader { seq_bit_offset, seq_bit_width, payload_byte_offset } => write!(
             f,
             "seq_bit_offset + seq_bit_width = {seq_bit_offset} + {seq_bit_width} = {} is above 8 × \

@@ -45,10 +45,13 @@ fn texts_of_a_spec() {
              width of 4 or more",
         ]
     );
+    let spec = GeometrySpec { seq_bit_offset: u32::MAX, ..MINI };
+    let said = spec.violations().to_string();
+    assert!(said.contains("seq_bit_offset and seq_bit_width: a bit field of"), "{said}");
     let spec = GeometrySpec { channels: 0, seq_bit_width: 33, ..MINI };
     assert_eq!(
         spec.violations().to_string(),
-        "channels must not be 0; a bit field of 33 bits, allowed 1 to 32"
+        "channels must not be 0; seq_bit_width: a bit field of 33 bits, allowed 1 to 32"
     );
 }
 
