@@ -71,6 +71,7 @@ fn sink(
         stats_enabled: feature_dim > 0,
         top_k: 8,
         pca_every_n_batches: 1,
+        unlabelled_told: false,
         labels: capture.labels().cloned(),
         class_names: capture.classes().to_vec(),
         anchoring: Some(Anchoring::new(geometry, Some(capture.images()), false)),

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::backend::{Model, ModelShape};
+use super::frames::Frames;
 use super::plan::{Plan, failure};
 use crate::exit::{ExitCode, Failure};
 use crate::sink::{FeatureSink, NpyWriter, SinkConfig, SinkError, SinkOutputs};
@@ -39,6 +40,10 @@ pub fn sink(
         top_k: config.stats.top_k as usize,
         pca_every_n_batches: config.inference.as_ref().map_or(0, |i| i.pca_every_n_batches),
         labels: plan.labels.clone(),
+        unlabelled_told: matches!(
+            &plan.frames,
+            Some(Frames::Capture(capture)) if capture.report().unlabelled > 0
+        ),
         class_names: plan.class_names.clone(),
         anchoring: Some(plan.anchoring),
         pass_images: plan.pass_images,

@@ -24,6 +24,8 @@ pub struct SinkConfig {
     pub pca_every_n_batches: u64,
     /// The labels of the data set; `None` where none are expected (synthetic frames).
     pub labels: Option<Labels>,
+    /// That images have no label was said before, when their capture was loaded.
+    pub unlabelled_told: bool,
     /// Name `c` is that of class `c`; a class without one is called `unknown`.
     pub class_names: Vec<String>,
     /// How the place of an image in the data set becomes certain; `None`: it is, whatever comes

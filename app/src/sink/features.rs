@@ -145,6 +145,7 @@ impl FeatureSink {
             config.pass_images.unwrap_or(MAX_PREDICTED).min(MAX_PREDICTED)
         };
         let room = if pca.is_some() { config.max_images * PCA_LINE_BYTES } else { 0 };
+        let warned = config.unlabelled_told;
         let mut sink = Self {
             table,
             pca,
@@ -155,7 +156,7 @@ impl FeatureSink {
             outputs,
             doubt: None,
             samples: 0,
-            warned: false,
+            warned,
             data_error: None,
             batches: 0,
             images: 0,

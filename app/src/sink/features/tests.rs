@@ -49,6 +49,7 @@ fn config() -> SinkConfig {
         top_k: 2,
         pca_every_n_batches: 0,
         labels: None,
+        unlabelled_told: false,
         anchoring: None,
         class_names: ["plane", "car", "bird"].map(str::to_owned).to_vec(),
         pass_images: None,
@@ -161,11 +162,16 @@ fn only_whole_images_count_and_each_under_its_own_label() {
 fn s01_images_without_a_label_are_counted_apart_with_one_warning() {
     // Sixteen images, ten labels.
     let few = labels(&[0, 1, 2, 0, 1, 2, 0, 1, 2, 0]);
-    let (mut sink, talk, _) =
-        sink(SinkConfig { labels: Some(few), pass_images: Some(16), ..config() });
+    let few = SinkConfig { labels: Some(few), pass_images: Some(16), ..config() };
+    let (mut sink, talk, _) = self::sink(few.clone());
     for first in [0, 4, 8, 12] {
         batch(first, 0b1111, FOUR).to(&mut sink);
     }
+    let (mut told, silent, _) = self::sink(SinkConfig { unlabelled_told: true, ..few });
+    batch(8, 0b1111, FOUR).to(&mut told);
+    assert_eq!(told.report().unlabelled, 2);
+    let warns = |line: &String| line.starts_with("warning");
+    assert_eq!(silent.calls().iter().filter(|line| warns(line)).count(), 0, "said before");
     let report = sink.report();
     assert_eq!((report.images, report.unlabelled), (16, 6));
     assert_eq!(report.classes.iter().map(|class| class.images).sum::<u64>(), 10);
