@@ -31,6 +31,7 @@ fn a_thousand_batches_allocate_nothing() {
         stats_enabled: true,
         top_k: 8,
         pca_every_n_batches: 2,
+        unlabelled_told: false,
         labels: Some(Labels::from((0..250).map(|i| i % 10).collect::<Vec<u16>>())),
         class_names: Vec::new(),
         anchoring: None,
