@@ -309,14 +309,14 @@ impl StreamQueue {
             let Layout { input, output, network_order, .. } = *layout;
             kernels.function(&reorder_name(input, output, network_order))?
         };
-        let (slots, frame_bytes) = (layout.slots, layout.frame_bytes());
+        let slots = layout.slots;
         let bytes = output.buffers * slots as usize * size_of::<u64>();
         let lists = Region::new(gpu, MemoryKind::HostPinned, bytes)?;
         let near = (source == Source::Device && !gpu.integrated()?)
             .then(|| Region::new(gpu, MemoryKind::Device, bytes));
         let staging = match packets.as_slice() {
             [pool] if source == Source::Pinned && !gpu.integrated()? => {
-                Staging::new(gpu, pool, frame_bytes, slots)?
+                Staging::new(gpu, pool, layout)?
             }
             _ => None,
         };

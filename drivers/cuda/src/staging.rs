@@ -4,15 +4,16 @@
 //! cross the bus while the batch before it is reordered.
 #![allow(unsafe_code)] // calls of a C library; each block says why it may be made
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
-use cudarc::driver::sys;
+use cudarc::driver::sys::{self, CUmemorytype};
 use tensorwire_core::memory::MemoryKind;
 
 use crate::bulk::{Bulk, Run};
 use crate::device::Gpu;
 use crate::error::{CudaError, check};
 use crate::memory::{Region, RegionError};
+use crate::queue::Layout;
 use crate::stream::{Event, Stream};
 
 /// Where the packets of a batch are copied to.
@@ -42,8 +43,7 @@ pub(crate) struct Staging {
 unsafe impl Send for Staging {}
 
 impl Staging {
-    /// For batches of `slots` frames of `frame_bytes` bytes out of `packets`; `None` for a region
-    /// that the CPU cannot read.
+    /// For batches of that layout out of `packets`; `None` for a region that the CPU cannot read.
     ///
     /// # Errors
     ///
@@ -51,11 +51,10 @@ impl Staging {
     pub(crate) fn new(
         gpu: &Gpu,
         packets: &Region,
-        frame_bytes: usize,
-        slots: u32,
+        layout: &Layout,
     ) -> Result<Option<Self>, RegionError> {
         let Some(host) = packets.host() else { return Ok(None) };
-        let bulk = Bulk::new(packets.device_address(), packets.bytes(), frame_bytes, slots);
+        let bulk = Bulk::new(packets.device_address(), packets.bytes(), layout);
         let area = || -> Result<Area, RegionError> {
             Ok(Area {
                 memory: Region::new(gpu, MemoryKind::Device, bulk.room())?,
@@ -90,17 +89,14 @@ impl Staging {
         // What the area held before was read by then.
         self.copies.wait(&area.read)?;
         begin.map_or(Ok(()), |begin| begin.record(&self.copies))?;
-        for Run { from, to, bytes } in runs {
-            let (from, bytes) = (narrow(*from), narrow(*bytes));
+        for run in runs {
+            debug_assert!(narrow(run.from + run.bytes) <= self.packets.bytes());
             // SAFETY: a run is a part of the pool, whose length the plans were made with.
-            let source = unsafe { self.host.add(from) };
-            debug_assert!(from + bytes <= self.packets.bytes());
-            let (to, source, copies) = (near + to, source.as_ptr().cast(), self.copies.raw());
+            let from = unsafe { self.host.add(narrow(run.from)) };
             // SAFETY: the area has room for all runs of a plan and nobody reads it: the copy comes
             // after the last reorder that does. The pool lives as long as the stream. What lies
             // between the packets may change while it is copied, and is not looked at.
-            let result = unsafe { sys::cuMemcpyHtoDAsync_v2(to, source, bytes, copies) };
-            check("cuMemcpyHtoDAsync", result)?;
+            unsafe { copy(from, near + run.to, run, &self.copies)? };
         }
         area.copied.record(&self.copies)?;
         stream.wait(&area.copied)?;
@@ -130,6 +126,43 @@ impl Staging {
     pub(crate) fn finish(&self) -> Result<(), CudaError> {
         self.copies.synchronize()
     }
+}
+
+/// Enqueues the copy of a run: of all of it, or of its rows.
+///
+/// # Safety
+///
+/// Until the stream has done it, the bytes of the run can be read at `from` and written at `to`,
+/// and nobody else reads or writes them there.
+unsafe fn copy(from: NonNull<u8>, to: u64, run: &Run, copies: &Stream) -> Result<(), CudaError> {
+    let Some(rows) = run.rows else {
+        let (from, bytes) = (from.as_ptr().cast(), narrow(run.bytes));
+        // SAFETY: the caller vouches for both.
+        let result = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, bytes, copies.raw()) };
+        return check("cuMemcpyHtoDAsync", result);
+    };
+    // SAFETY: the first row is a part of the run.
+    let first = unsafe { from.add(narrow(rows.lead)) };
+    let copy = sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
+        srcHost: first.as_ptr().cast(),
+        srcDevice: 0,
+        srcArray: ptr::null_mut(),
+        srcPitch: narrow(rows.apart),
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstHost: ptr::null_mut(),
+        dstDevice: to + rows.lead,
+        dstArray: ptr::null_mut(),
+        dstPitch: narrow(rows.apart),
+        WidthInBytes: narrow(rows.bytes),
+        Height: narrow(rows.count),
+    };
+    // SAFETY: all rows are parts of the run, for which the caller vouches.
+    check("cuMemcpy2DAsync", unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, copies.raw()) })
 }
 
 /// A place in memory that there is.

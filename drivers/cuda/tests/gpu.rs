@@ -302,10 +302,11 @@ fn arrangements(slots: usize) -> Vec<(&'static str, bool, Vec<Option<usize>>)> {
     }
     let from = |first: usize| move |i: usize| Some((first + i) % Pool::BUFFERS);
     vec![
+        // Nobody knows yet how far apart buffers are: all of this one is copied.
+        ("one alone", true, (0..slots).map(|i| (i == 9).then_some(11_999)).collect()),
         ("in order", true, (0..slots).map(from(3000)).collect()),
         // The begin of its area is read last, and the copy after the next goes there.
         ("in reverse", true, (0..slots).rev().map(from(3000)).collect()),
-        ("one alone", true, (0..slots).map(|i| (i == 9).then_some(11_999)).collect()),
         ("another alone", true, (0..slots).map(|i| (i == 4000).then_some(2)).collect()),
         ("shuffled", true, shuffled),
         ("around the end", true, (0..slots).map(from(Pool::BUFFERS - 700)).collect()),
