@@ -23,7 +23,9 @@ fn fill(values: &mut [f32], batch: u64) {
 #[test]
 fn a_thousand_batches_allocate_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = NpyWriter::create(&folder.path().join("f.npy"), 256, DIM).expect("room");
+    let file = |name: &str, columns| {
+        Some(NpyWriter::create(&folder.path().join(name), 256, columns).expect("room"))
+    };
     let config = SinkConfig {
         feature_dim: DIM,
         classes: CLASSES,
@@ -40,7 +42,8 @@ fn a_thousand_batches_allocate_nothing() {
     let outputs = SinkOutputs {
         data: Some(Box::new(std::io::sink())),
         talk: Some(Box::new(std::io::sink())),
-        file: Some(file),
+        features: file("f.npy", DIM),
+        logits: file("l.npy", CLASSES),
     };
     let sink = FeatureSink::new(config, outputs).expect("small");
     let mut now = 0;

@@ -77,11 +77,11 @@ fn sink(
         anchoring: Some(Anchoring::new(geometry, Some(capture.images()), false)),
         pass_images: Some(capture.images()),
     };
-    let file = (feature_dim > 0).then(|| {
+    let features = (feature_dim > 0).then(|| {
         NpyWriter::create(&place.file("f.npy"), capture.images(), feature_dim).expect("room")
     });
-    let outputs =
-        SinkOutputs { data: Some(Box::new(io::sink())), talk: Some(Box::new(io::sink())), file };
+    let (data, talk) = (Some(Box::new(io::sink()) as _), Some(Box::new(io::sink()) as _));
+    let outputs = SinkOutputs { data, talk, features, logits: None };
     FeatureSink::new(config, outputs).expect("a sink")
 }
 

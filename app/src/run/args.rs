@@ -122,6 +122,9 @@ pub struct RunArgs {
     /// Write the features to this file; row i is image i, rows not delivered are NaN
     #[cfg_attr(feature = "cli", arg(long, value_name = "FILE.npy"))]
     pub features: Option<PathBuf>,
+    /// Write the logits to this file, of a model that has them, in the same way
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FILE.npy"))]
+    pub logits: Option<PathBuf>,
     /// Check everything that a start checks, say what would run, start nothing
     #[cfg_attr(feature = "cli", arg(long))]
     pub dry_run: bool,

@@ -1,23 +1,35 @@
-//! Where the features of a run go.
+//! Where the features and logits of a run go.
 
 use std::io::{self, Write};
 
 use super::backend::{Model, ModelShape};
 use super::frames::Frames;
-use super::plan::{Plan, failure};
+use super::plan::{Plan, RowFile, failure};
 use crate::exit::{ExitCode, Failure};
 use crate::sink::{FeatureSink, NpyWriter, SinkConfig, SinkError, SinkOutputs};
 
-/// The feature file, in its full size.
+/// What the rows of images are written to.
+#[derive(Debug)]
+pub struct Files {
+    features: Option<NpyWriter>,
+    logits: Option<NpyWriter>,
+}
+
+/// The files, in their full size.
 ///
 /// # Errors
 ///
-/// A [`Failure`] (exit 7) when it cannot be made.
-pub fn features(plan: &Plan) -> Result<Option<NpyWriter>, Failure> {
-    let Some(file) = &plan.features else { return Ok(None) };
-    NpyWriter::create(&file.path, file.rows, shape(plan).feature_dim)
-        .map(Some)
-        .map_err(|error| failure(ExitCode::File, format!("features: {error}")))
+/// A [`Failure`] (exit 7) when one cannot be made.
+pub fn files(plan: &Plan) -> Result<Files, Failure> {
+    let make = |name: &str, file: Option<&RowFile>, columns: usize| {
+        let made = file.map(|file| NpyWriter::create(&file.path, file.rows, columns)).transpose();
+        made.map_err(|error| failure(ExitCode::File, format!("{name}: {error}")))
+    };
+    let ModelShape { feature_dim, classes, .. } = shape(plan);
+    Ok(Files {
+        features: make("features", plan.features.as_ref(), feature_dim)?,
+        logits: make("logits", plan.logits.as_ref(), classes)?,
+    })
 }
 
 /// The sink of `plan` for rows of `shape`; with `json` stdout is kept for the summary.
@@ -29,7 +41,7 @@ pub fn sink(
     plan: &Plan,
     shape: ModelShape,
     json: bool,
-    file: Option<NpyWriter>,
+    files: Files,
 ) -> Result<FeatureSink, Failure> {
     let config = &plan.config;
     let sink = SinkConfig {
@@ -50,7 +62,8 @@ pub fn sink(
     };
     let data: Option<Box<dyn Write + Send>> =
         if json { None } else { Some(Box::new(io::stdout())) };
-    let outputs = SinkOutputs { data, talk: plan.talk.writer(), file };
+    let Files { features, logits } = files;
+    let outputs = SinkOutputs { data, talk: plan.talk.writer(), features, logits };
     FeatureSink::new(sink, outputs).map_err(|error| {
         let exit = match error {
             SinkError::Shape { .. } => ExitCode::Internal,

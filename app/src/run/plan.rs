@@ -35,13 +35,19 @@ pub enum Passes {
     Verbatim,
 }
 
-/// The feature file that is asked for.
+/// A file of a row for each image that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FeatureFile {
+pub struct RowFile {
     /// Its path.
     pub path: PathBuf,
     /// Rows: images of a pass.
     pub rows: u64,
+}
+
+impl RowFile {
+    fn of((path, rows): (PathBuf, u64)) -> Self {
+        Self { path, rows }
+    }
 }
 
 /// What is going to happen.
@@ -76,7 +82,9 @@ pub struct Plan {
     /// The model that infers; `None`: batches are received and given back.
     pub model: Option<Model>,
     /// The feature file.
-    pub features: Option<FeatureFile>,
+    pub features: Option<RowFile>,
+    /// The file of the logits.
+    pub logits: Option<RowFile>,
     /// How the CPU makes the batch of payloads; `None` where only a GPU does.
     pub conversion: Option<Conversion>,
     /// The NIC.
@@ -162,7 +170,9 @@ impl Plan {
         let passes = passes(args, capture.is_some());
         let once = passes == Passes::Once;
         let features = feature_file(args, &config, model.is_some(), talk)?;
-        if features.is_some() && capture.is_none() && !once && args.expected_images.is_none() {
+        let logits = logits_file(args, model.as_ref())?;
+        let rows = features.is_some() || logits.is_some();
+        if rows && capture.is_none() && !once && args.expected_images.is_none() {
             return Err(failure(
                 ExitCode::Usage,
                 "the number of rows of the feature file is not known; name a data set or give \
@@ -179,7 +189,8 @@ impl Plan {
         Ok(Self {
             anchoring: Anchoring::new(&config.geometry, anchored_to, once),
             owed: owed(args, mode, once, data.frame_count(), pass_images),
-            features: features.zip(pass_images).map(|(path, rows)| FeatureFile { path, rows }),
+            features: features.zip(pass_images).map(RowFile::of),
+            logits: logits.zip(pass_images).map(RowFile::of),
             fused: fused(&config),
             pass_packets: data.frames.as_ref().map_or(0, Frames::pass_packets),
             frames: data.frames,
@@ -332,6 +343,22 @@ fn feature_file(
             ));
             Ok(None)
         }
+    }
+}
+
+/// The file of the logits that is asked for, if there will be logits.
+fn logits_file(args: &RunArgs, model: Option<&Model>) -> Result<Option<PathBuf>, Failure> {
+    let refused = |why: &str| Err(failure(ExitCode::Usage, format!("--logits: {why}")));
+    match (&args.logits, model) {
+        (None, _) => Ok(None),
+        (Some(_), None) => {
+            refused("there are no logits without inference (inference_backend `none`)")
+        }
+        (Some(_), Some(model)) if model.shape().classes == 0 => refused(
+            "the model has no output of logits beside its features (`export-model --head both`), \
+             or is an engine whose ONNX model is not there",
+        ),
+        (Some(path), Some(_)) => Ok(Some(path.clone())),
     }
 }
 

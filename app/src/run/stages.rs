@@ -134,7 +134,7 @@ impl Run<'_> {
         let (plan, config) = (self.plan, &self.plan.config);
         // Before the model is loaded, which takes seconds: a place that cannot be written is told
         // now.
-        let features = output::features(plan)?;
+        let files = output::files(plan)?;
         let output = config.regions.get(rx.output_region).map_or(0, |region| region.buffers);
         let pool = BurstPool::new(output as usize)
             .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
@@ -147,7 +147,7 @@ impl Run<'_> {
             Some((tensorrt, parts)) => self.engine(tensorrt, parts, pool.id())?,
             None => Backend::load(plan.model.as_ref(), &memory, plan.talk)?,
         };
-        let sink = output::sink(plan, backend.shape(), self.args.json, features)?;
+        let sink = output::sink(plan, backend.shape(), self.args.json, files)?;
         let mut link = Box::new(Link::new());
         let (producer_end, consumer_end) = link
             .split(config.settings.queue_depth as usize, output as usize)

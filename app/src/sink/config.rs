@@ -44,7 +44,9 @@ pub struct SinkOutputs {
     /// Samples and warnings (stderr). `None`: quiet.
     pub talk: Option<Box<dyn Write + Send>>,
     /// The feature file.
-    pub file: Option<NpyWriter>,
+    pub features: Option<NpyWriter>,
+    /// The file of the logits.
+    pub logits: Option<NpyWriter>,
 }
 
 impl fmt::Debug for SinkOutputs {
@@ -52,7 +54,8 @@ impl fmt::Debug for SinkOutputs {
         f.debug_struct("SinkOutputs")
             .field("data", &self.data.is_some())
             .field("talk", &self.talk.is_some())
-            .field("file", &self.file)
+            .field("features", &self.features)
+            .field("logits", &self.logits)
             .finish()
     }
 }

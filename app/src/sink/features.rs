@@ -87,9 +87,9 @@ impl<'a> Rows<'a> {
         &self.outputs.features[rows.start * dim..rows.end * dim]
     }
 
-    fn logits(&self, row: usize) -> &'a [f32] {
+    fn logits(&self, rows: Range<usize>) -> &'a [f32] {
         let classes = self.outputs.classes;
-        &self.outputs.logits[row * classes..(row + 1) * classes]
+        &self.outputs.logits[rows.start * classes..rows.end * classes]
     }
 }
 
@@ -233,14 +233,23 @@ impl FeatureSink {
         same("logits", outputs.logits.len(), rows * outputs.classes)
     }
 
-    /// Writes the rows of whole images to the file, each run of neighbours by one call.
+    /// Writes the rows of whole images to the files, each run of neighbours by one call.
     fn store(&self, rows: &Rows<'_>) -> Result<(), SinkError> {
-        let Some(file) = &self.outputs.file else { return Ok(()) };
+        let (features, logits) = (&self.outputs.features, &self.outputs.logits);
+        if features.is_none() && logits.is_none() {
+            return Ok(());
+        }
         let mut row = 0;
         while row < rows.rows {
             let end = (row..rows.rows).find(|&row| !rows.is_whole(row)).unwrap_or(rows.rows);
             if end > row {
-                file.write_rows(rows.index(row), rows.features(row..end))?;
+                let first = rows.index(row);
+                if let Some(file) = features {
+                    file.write_rows(first, rows.features(row..end))?;
+                }
+                if let Some(file) = logits {
+                    file.write_rows(first, rows.logits(row..end))?;
+                }
             }
             row = end + 1;
         }
@@ -250,7 +259,7 @@ impl FeatureSink {
     /// Counts one image and adds it to what it belongs to.
     fn take_image(&mut self, rows: &Rows<'_>, row: usize) {
         let (index, features, logits) =
-            (rows.index(row), rows.features(row..row + 1), rows.logits(row));
+            (rows.index(row), rows.features(row..row + 1), rows.logits(row..row + 1));
         let slot = self.slot(index);
         self.images += 1;
         let (first, end) = self.span.unwrap_or((index, index));
@@ -380,14 +389,18 @@ impl FeatureSink {
         say(&mut self.outputs.talk, &self.lines);
     }
 
-    /// Finishes the feature file; gives its path if there is one.
+    /// Finishes the files; gives the path of the feature file if there is one.
     ///
     /// # Errors
     ///
-    /// [`SinkError::File`] when the file cannot be put in its place, [`SinkError::Data`] when a
-    /// line on stdout could not be written during the run.
+    /// [`SinkError::File`] when a file cannot be put in its place, [`SinkError::Data`] when a line
+    /// on stdout could not be written during the run.
     pub fn finish(&mut self) -> Result<Option<PathBuf>, SinkError> {
-        let path = self.outputs.file.take().map(NpyWriter::finish).transpose()?;
+        // Both are tried: the one that there is room for is not lost with the other.
+        let features = self.outputs.features.take().map(NpyWriter::finish).transpose();
+        let logits = self.outputs.logits.take().map(NpyWriter::finish).transpose();
+        let path = features?;
+        logits?;
         match self.data_error.take() {
             Some(error) => Err(SinkError::Data(error)),
             None => Ok(path),

@@ -87,6 +87,8 @@ fn a_feature_file_that_cannot_be_is_refused_before_anything_is_read() {
     let case = || Case::new().dataset("none.pcap", None);
     let (exit, reason) = case().refusal(&["--features", "f.npy"]);
     assert!(exit == 2 && reason.starts_with("--features: there are no features"), "{reason}");
+    let (exit, reason) = case().refusal(&["--logits", "l.npy"]);
+    assert!(exit == 2 && reason.starts_with("--logits: there are no logits"), "{reason}");
     let keyed = |backend: &str| {
         case().with("inference_backend: none,", &format!("{backend}features: f.npy,"))
     };

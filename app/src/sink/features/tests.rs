@@ -66,7 +66,7 @@ fn sink(config: SinkConfig) -> (FeatureSink, Page, Page) {
     let outputs = SinkOutputs {
         data: Some(Box::new(data.clone())),
         talk: Some(Box::new(talk.clone())),
-        file: None,
+        ..SinkOutputs::default()
     };
     (FeatureSink::new(config, outputs).expect("small"), talk, data)
 }
@@ -354,7 +354,7 @@ fn a_closed_stdout_ends_the_lines_and_nothing_else() {
         let outputs = SinkOutputs {
             data: Some(Box::new(data.clone())),
             talk: Some(Box::new(Page::failing(io::ErrorKind::BrokenPipe))),
-            file: None,
+            ..SinkOutputs::default()
         };
         let with_pca = SinkConfig { pca_every_n_batches: 1, ..config() };
         let mut sink = FeatureSink::new(with_pca, outputs).expect("small");
@@ -369,12 +369,32 @@ fn a_closed_stdout_ends_the_lines_and_nothing_else() {
 }
 
 #[test]
+fn the_file_of_the_logits_holds_those_of_the_same_images() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("logits.npy");
+    let logits = Some(NpyWriter::create(&path, 10, 3).expect("room"));
+    let outputs = SinkOutputs { logits, ..SinkOutputs::default() };
+    let config = SinkConfig { classes: 3, ..config() };
+    let mut sink = FeatureSink::new(config, outputs).expect("small");
+    const LOGITS: &[f32] = &[9.0, 0.0, 1.0, 9.0, 2.0, 0.0, 9.0, 0.0, 3.0, 9.0, 4.0, 0.0];
+    predicted(3, 0b1011, FOUR, LOGITS, 3).to(&mut sink);
+    assert_eq!(sink.finish().expect("room"), None, "there is no feature file");
+    let array = npy::read(&path).expect("what was written");
+    for (image, row) in [(3, 0), (4, 1), (6, 3)] {
+        assert_eq!(array.row(image), Some(&LOGITS[row * 3..row * 3 + 3]), "image {image}");
+    }
+    for image in [0, 2, 5, 7, 9] {
+        assert!(array.row(image).is_some_and(|row| row[0].is_nan()), "image {image}");
+    }
+}
+
+#[test]
 fn the_file_holds_the_whole_images_of_every_part() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("features.npy");
-    let file = Some(NpyWriter::create(&path, 10, 3).expect("room"));
-    let mut sink =
-        FeatureSink::new(config(), SinkOutputs { file, ..SinkOutputs::default() }).expect("small");
+    let features = Some(NpyWriter::create(&path, 10, 3).expect("room"));
+    let outputs = SinkOutputs { features, ..SinkOutputs::default() };
+    let mut sink = FeatureSink::new(config(), outputs).expect("small");
     batch(0, 0b1011, FOUR).to(&mut sink);
     batch(4, 0b0000, FOUR).to(&mut sink);
     batch(6, 0b1110, FOUR).to(&mut sink);
