@@ -38,7 +38,7 @@ pub(super) fn inspect(args: &TrtInspectArgs) -> Result<ExitCode, Failure> {
     let opened = open(&args.engine, args.gpu)?;
     let engine = &opened.engine;
     let text = engine.inspect().map_err(device)?;
-    let information: Value = serde_json::from_str(&text).map_err(|error| {
+    let information = layers::parse(&text).map_err(|error| {
         failure(ExitCode::Internal, format!("TensorRT's description is no JSON: {error}"))
     })?;
     let tensors = engine.tensors().map_err(device)?;
