@@ -6,8 +6,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Largest difference of a logit. Relative differences mean nothing near 0.
+/// Largest difference of a logit on the CPU. Relative differences mean nothing near 0.
 pub const LOGIT: f32 = 0.02;
+/// The same of an engine that computes in fp16.
+pub const LOGIT_FP16: f32 = 0.1;
+/// Images of the data file, and those of them that the reference has right.
+pub const IMAGES: (usize, usize) = (1000, 943);
 /// Largest relative difference of a feature vector, in L2.
 const FEATURES: f32 = 0.01;
 /// Where the best class leads by less, the classes may change places.
@@ -46,6 +50,12 @@ impl Golden {
             logits: list(&value["logits1000"]).iter().map(numbers).collect(),
             images: list(&value["golden"]).iter().map(image).collect(),
         }
+    }
+
+    /// How many images features are known of.
+    #[must_use]
+    pub const fn with_features(&self) -> usize {
+        self.images.len()
     }
 
     /// The class of image `index`, unless the reference itself is in doubt between two.
