@@ -253,7 +253,7 @@ pub struct ExportArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub calibration_images: u32,
     /// How the largest magnitude of int8 is chosen
-    #[arg(long, value_name = "least-error|min-max", default_value = "least-error")]
+    #[arg(long, value_name = "least-error|entropy|min-max", default_value = "least-error")]
     pub calibration_method: String,
     /// Outputs
     #[arg(long, value_name = "features|logits|both", default_value = "features")]

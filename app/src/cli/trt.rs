@@ -182,7 +182,7 @@ pub struct TrtCalibrateArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub images: u32,
     /// How the largest magnitude of int8 is chosen
-    #[arg(long, value_name = "least-error|min-max", default_value = "least-error")]
+    #[arg(long, value_name = "least-error|entropy|min-max", default_value = "least-error")]
     pub method: String,
     /// Version of TensorRT that the table is for, as its library gives it (8600, 100300)
     #[arg(long, value_name = "N", default_value_t = 8600)]

@@ -2,8 +2,8 @@
 //!
 //! The network is run on images of a capture, its norms folded, and each value that will be
 //! quantized is counted in a histogram of magnitudes. The largest magnitude that int8 stands for is
-//! the one with the least squared error over that histogram: the few values beyond it are cut off,
-//! and all others get finer steps.
+//! the one with the least squared error over that histogram, or the one that loses least of what
+//! the histogram tells: the few values beyond it are cut off, and all others get finer steps.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Scales {
     /// version's; it does not depend on the GPU.
     pub(crate) fn table(&self, version: u32, method: Method) -> String {
         let kind = match method {
-            Method::LeastError => "EntropyCalibration2",
+            Method::LeastError | Method::Entropy => "EntropyCalibration2",
             Method::MinMax => "MinMaxCalibration",
         };
         let mut text = format!("TRT-{version}-{kind}\n");
@@ -52,6 +52,12 @@ pub(crate) struct Histogram {
 
 fn as_f32(value: usize) -> f32 {
     u16::try_from(value).map_or(f32::MAX, f32::from)
+}
+
+/// A count as a weight.
+#[expect(clippy::cast_precision_loss, reason = "a weight, exact up to 2^53")]
+fn weight(count: u64) -> f64 {
+    count as f64
 }
 
 impl Histogram {
@@ -95,15 +101,46 @@ impl Histogram {
         }
         match method {
             Method::MinMax => self.largest / STEPS,
-            Method::LeastError => {
-                let width = self.range / as_f32(BINS);
-                let limit = |bins: usize| (as_f32(bins) * width).min(self.largest) / STEPS;
-                let tried = (FIRST..=BINS).step_by(STRIDE).map(limit);
-                let with_error = tried.map(|scale| (self.squared_error(scale), scale));
-                let best = with_error.min_by(|a, b| a.0.total_cmp(&b.0));
-                best.map_or(self.largest / STEPS, |(_, scale)| scale)
+            Method::LeastError => self.least(|_, scale| self.squared_error(scale)),
+            Method::Entropy => self.least(|bins, _| self.divergence(bins)),
+        }
+    }
+
+    /// The step, of those that are tried, with the least loss by its number of bins and itself.
+    fn least(&self, loss: impl Fn(usize, f32) -> f64) -> f32 {
+        let width = self.range / as_f32(BINS);
+        let limit = |bins: usize| (as_f32(bins) * width).min(self.largest) / STEPS;
+        let tried = (FIRST..=BINS).step_by(STRIDE).map(|bins| (bins, limit(bins)));
+        let with_loss = tried.map(|(bins, scale)| (loss(bins, scale), scale));
+        let best = with_loss.min_by(|a, b| a.0.total_cmp(&b.0));
+        best.map_or(self.largest / STEPS, |(_, scale)| scale)
+    }
+
+    /// What is lost when the magnitudes of the first `bins` bins become int8 and those beyond are
+    /// cut off: the Kullback–Leibler divergence, in nats, of the counts with the cut ones in the
+    /// last bin from the counts as 128 steps give them back, evenly over the bins that had some
+    /// (Migacz, "8-bit inference with TensorRT", GTC 2017). A last bin that has only what was cut
+    /// off is given back half a count: with none the divergence would be infinite.
+    fn divergence(&self, bins: usize) -> f64 {
+        let (kept, cut) = self.bins.split_at(bins);
+        let cut: u64 = cut.iter().sum();
+        let (all, inside) = (weight(kept.iter().sum::<u64>() + cut), weight(kept.iter().sum()));
+        let mut divergence = 0.0;
+        for step in 0..FIRST {
+            let (first, end) = (step * bins / FIRST, (step + 1) * bins / FIRST);
+            let filled = kept[first..end].iter().filter(|count| **count > 0).count();
+            let sum: u64 = kept[first..end].iter().sum();
+            for (bin, &count) in (first..end).zip(&kept[first..end]) {
+                let with_cut = if bin + 1 == bins { count + cut } else { count };
+                if with_cut == 0 {
+                    continue;
+                }
+                let given_back = if count == 0 { 0.5 } else { weight(sum) / weight(filled as u64) };
+                let (p, q) = (weight(with_cut) / all, given_back / inside);
+                divergence += p * (p / q).ln();
             }
         }
+        divergence
     }
 
     /// The sum of squared differences between each magnitude and what int8 makes of it.
@@ -115,9 +152,7 @@ impl Histogram {
                 let middle = (as_f32(bin) + 0.5) * width;
                 let step = (middle / scale).round().min(STEPS) * scale;
                 let error = f64::from(middle - step);
-                #[expect(clippy::cast_precision_loss, reason = "a weight of a sum")]
-                let count = count as f64;
-                error * error * count
+                error * error * weight(count)
             })
             .sum()
     }
@@ -164,8 +199,10 @@ mod tests {
         histogram.add(&ramp(10_000, 6.35));
         let exact = histogram.scale(Method::MinMax);
         assert!((exact - 0.05).abs() < 1e-6, "{exact}");
-        let chosen = histogram.scale(Method::LeastError);
-        assert!((chosen / exact - 1.0).abs() < 0.02, "{chosen}");
+        for method in [Method::LeastError, Method::Entropy] {
+            let chosen = histogram.scale(method);
+            assert!((chosen / exact - 1.0).abs() < 0.02, "{method}: {chosen}");
+        }
     }
 
     #[test]
@@ -176,8 +213,31 @@ mod tests {
         }
         histogram.add(&[20.0]);
         assert!((histogram.scale(Method::MinMax) - 20.0 / 127.0).abs() < 1e-6);
-        let chosen = histogram.scale(Method::LeastError);
-        assert!(chosen < 4.0 / 127.0, "{chosen}: the range is that of the many");
+        for method in [Method::LeastError, Method::Entropy] {
+            let chosen = histogram.scale(method);
+            assert!(chosen < 4.0 / 127.0, "{method}: {chosen}: the range is that of the many");
+        }
+    }
+
+    /// Against the definition, over bins that are written down.
+    #[test]
+    fn the_divergence_is_that_of_counts_given_back_by_128_steps() {
+        let mut histogram = Histogram { range: 2_048.0, largest: 2_048.0, ..Histogram::new() };
+        // Two bins to a step: the first step has 3 and 1, the last but one of 256 bins 4, the last
+        // 2 and, cut off, 6.
+        for (bin, count) in [(0, 3), (1, 1), (254, 4), (255, 2), (256, 5), (2_047, 1)] {
+            histogram.bins[bin] = count;
+        }
+        let term = |p: f64, q: f64| p / 16.0 * ((p / 16.0) / (q / 10.0)).ln();
+        let expected = term(3.0, 2.0) + term(1.0, 2.0) + term(4.0, 3.0) + term(8.0, 3.0);
+        let found = histogram.divergence(256);
+        assert!((found - expected).abs() < 1e-12, "{found}, expected {expected}");
+        // The last of 260 bins has nothing but the one that was cut off.
+        let term = |p: f64, q: f64| p / 16.0 * ((p / 16.0) / (q / 15.0)).ln();
+        let expected = term(3.0, 2.0) + term(1.0, 2.0) + term(4.0, 4.0) + term(2.0, 3.5);
+        let expected = expected + term(5.0, 3.5) + term(1.0, 0.5);
+        let found = histogram.divergence(260);
+        assert!((found - expected).abs() < 1e-12, "{found}, expected {expected}");
     }
 
     #[test]
@@ -195,6 +255,7 @@ mod tests {
         let scales = Scales([("input".to_owned(), 1.0), ("relu".to_owned(), 0.05)].into());
         let text = scales.table(8600, Method::LeastError);
         assert_eq!(text, "TRT-8600-EntropyCalibration2\ninput: 3f800000\nrelu: 3d4ccccd\n");
+        assert_eq!(scales.table(8600, Method::Entropy), text);
         assert!(
             scales.table(100_300, Method::MinMax).starts_with("TRT-100300-MinMaxCalibration\n")
         );

@@ -78,9 +78,12 @@ words! {
 
 words! {
     /// How the largest magnitude that int8 stands for is chosen.
-    Method, "least-error or min-max":
+    Method, "least-error, entropy or min-max":
     /// The one with the least squared error over the calibration images.
     LeastError = "least-error",
+    /// The one that changes the distribution of the magnitudes least (Kullback–Leibler), as
+    /// TensorRT's own entropy calibration has it.
+    Entropy = "entropy",
     /// The largest that came: nothing is cut off.
     MinMax = "min-max",
 }
