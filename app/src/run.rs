@@ -34,6 +34,7 @@ pub(crate) mod testkit;
 pub mod threads;
 pub mod timed;
 pub mod vitals;
+mod wall;
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -159,6 +159,13 @@ impl Keeper<'_> {
         }
     }
 
+    /// Shows how often the system's clock was set.
+    pub fn clock_steps(&self, steps: u64) {
+        if let Some(board) = self.service.board() {
+            board.clock_steps(steps);
+        }
+    }
+
     /// One look: feeds the manager's watchdog if the run moves, and says where it stands.
     /// `asked`: a signal has asked for the end. After the time for draining `signals.hurry` is
     /// raised.

@@ -158,6 +158,7 @@ fn summary(plan: &Plan, outcome: &Outcome) -> Summary {
         steady: Vec::new(),
         tx: None,
         links: Vec::new(),
+        clock_steps: 0,
         // What a dead thread had to say is lost with it.
         failure: died(outcome)
             .or_else(|| outcome.failure.map(|failed| report::why(&failed, None)))

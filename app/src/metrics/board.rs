@@ -150,7 +150,7 @@ const SENT: [Row<TransmitCounters, u64>; 4] = [
 ];
 
 /// Name and help of every number.
-const HELP: [(&str, &str); 35] = [
+const HELP: [(&str, &str); 36] = [
     ("tensorwire_packets_offered_total", "Frames that the NIC handed over."),
     (PACKETS, "Frames by what became of them; with those held their sum is the frames offered."),
     ("tensorwire_packets_held", "Packets that are neither placed nor refuted yet."),
@@ -176,6 +176,7 @@ const HELP: [(&str, &str); 35] = [
     ("tensorwire_inference_seconds_total", "Time spent in inference."),
     (DELAY, "From the last packet of a batch to its features, since the start."),
     ("tensorwire_stalled_seconds", "For how long nothing has moved that should; 0 if all does."),
+    ("tensorwire_clock_steps_total", "Times that the system's clock was set."),
     ("tensorwire_stopping", "1 from the moment at which the end was asked for."),
     ("tensorwire_producer_waiting", "1 while the receiver waits for the consumer."),
     ("tensorwire_backlog_packets", "Packets polled and not looked at yet."),
@@ -215,6 +216,7 @@ pub struct Board {
     ready: Gauge,
     stalled: Gauge,
     stopping: Gauge,
+    clock_steps: Counter,
 }
 
 /// Those that the producer keeps.
@@ -309,7 +311,10 @@ impl Board {
         for gauge in [&ready, &stalled, &stopping] {
             gauge.set(0.0);
         }
-        Self { recorder, ready, stalled, stopping }
+        let steps = Key::from_name("tensorwire_clock_steps_total");
+        let clock_steps = recorder.register_counter(&steps, &METADATA);
+        clock_steps.absolute(0);
+        Self { recorder, ready, stalled, stopping, clock_steps }
     }
 
     fn counters<T>(&self, rows: &[Row<T, u64>]) -> Vec<Counter> {
@@ -364,6 +369,11 @@ impl Board {
     /// For how long nothing has moved that should.
     pub fn stalled(&self, time: Nanos) {
         self.stalled.set(seconds(time));
+    }
+
+    /// How often the system's clock was set.
+    pub fn clock_steps(&self, steps: u64) {
+        self.clock_steps.absolute(steps);
     }
 
     /// The end was asked for.

@@ -21,6 +21,8 @@ pub(super) struct Left {
     /// What the loop of the poller has cost.
     pub(super) poller: Option<LoopCost>,
     pub(super) links: Links,
+    /// Times that the system's clock was set.
+    pub(super) clock_steps: u64,
     /// That a device is gone.
     pub(super) device: Result<(), Failure>,
 }

@@ -73,6 +73,7 @@ pub(super) fn add_up(plan: &Plan, started: Nanos, ended: Nanos, left: Left) -> S
         steady,
         tx: sender.as_ref().map(|sender| totals(plan, sender)),
         links: left.links.totals(ended),
+        clock_steps: left.clock_steps,
         failure: failed,
     };
     Summary::new(&facts, sink.map_or_else(SinkReport::default, |sink| sink.inner().report()))

@@ -42,6 +42,7 @@ use super::tensorrt::{self, Job, TensorRt};
 use super::threads::{Watch, outcome, transmit};
 use super::timed::Timed;
 use super::vitals::Vitals;
+use super::wall::WallClock;
 use super::{machines, nic, output, report, shown};
 use crate::exit::{ExitCode, Failure};
 use crate::run::args::RunArgs;
@@ -248,7 +249,7 @@ impl Run<'_> {
             failure(ExitCode::Internal, "a run with neither receiver nor frames was planned")
         })?;
         let ends = nic.ends()?;
-        let mut links = self.links(ends.links);
+        let (mut links, mut wall) = (self.links(ends.links), WallClock::default());
         let transmitter = self.transmitter(ends.tx, frames)?;
         // Only for its signals: there is nobody to hand a batch to.
         let mut link = Box::new(Link::new());
@@ -269,14 +270,22 @@ impl Run<'_> {
             let sender = spawn(scope, seat, body)?;
             let stop = |_: &Failure| signals.stop.set();
             self.begin(start, 1, None, || !sender.is_finished()).inspect_err(stop)?;
-            let device = self.supervise(watch, (&mut links, &mut keeper), signals, || {
+            let eyes = (&mut links, &mut wall, &mut keeper);
+            let device = self.supervise(watch, eyes, signals, || {
                 limit.is_some_and(|limit| clock.now() >= limit)
             });
             Ok((outcome("tw-sender", sender.join()).map(Some), device))
         })?;
         let (sender, device) = ended;
-        let poller = None;
-        let left = Left { producer: Ok(None), consumer: Ok(None), sender, poller, links, device };
+        let left = Left {
+            producer: Ok(None),
+            consumer: Ok(None),
+            sender,
+            poller: None,
+            links,
+            clock_steps: wall.steps(),
+            device,
+        };
         Ok(report::add_up(self.plan, started, clock.now(), left))
     }
 

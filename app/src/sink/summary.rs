@@ -50,6 +50,8 @@ pub struct RunFacts<'a> {
     pub tx: Option<TxTotals>,
     /// The links that were watched.
     pub links: Vec<LinkTotals>,
+    /// Times that the system's clock was set.
+    pub clock_steps: u64,
     /// What the loops have cost.
     pub steady: Vec<LoopCost>,
     /// What else ended the run before its end; it decides before every other failure.
@@ -124,6 +126,8 @@ pub struct Summary {
     pub nic: Nic,
     /// Links by what became of them.
     pub links: Vec<LinkTotals>,
+    /// Times that the system's clock was set while the run went on; nothing of it goes by that.
+    pub clock_steps: u64,
     /// What the drivers of its ports counted besides, and those of the sender's.
     pub ports: Vec<Port>,
     /// What the sender did.
@@ -233,6 +237,7 @@ impl Summary {
             slots: Slots::default(),
             nic: Nic::default(),
             links: facts.links.clone(),
+            clock_steps: facts.clock_steps,
             ports: Vec::new(),
             tx: facts.tx,
             images_per_inference: facts.images_per_inference,

@@ -65,6 +65,7 @@ pub(crate) fn summary<'a>(
         steady: Vec::new(),
         tx: None,
         links: Vec::new(),
+        clock_steps: 0,
         failure: None,
     };
     change(&mut facts);
@@ -115,6 +116,7 @@ pub(crate) fn full() -> Summary {
     let name = "0000:01:00.1".to_owned();
     let link = LinkTotals { up: true, downs: 2, down_seconds: 1.25, resets: 1, name };
     summary.links = vec![link];
+    summary.clock_steps = 1;
     summary.steady = vec![LoopCost {
         thread: "tw-producer",
         turns: 1_000_000,

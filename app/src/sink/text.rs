@@ -39,6 +39,7 @@ impl Summary {
             self.predictions(&mut lines);
         }
         self.links(&mut lines);
+        self.clock(&mut lines);
         self.ports(&mut lines);
         if !self.balanced {
             lines.line(format_args!("warning: the counters do not add up: this is a bug"));
@@ -238,6 +239,13 @@ impl Summary {
                 lines.part(format_args!("NIC reset {} times; ", link.resets));
             }
             lines.line(format_args!("{now} at the end"));
+        }
+    }
+
+    /// A clock that was not set is not worth a line either.
+    fn clock(&self, lines: &mut Lines) {
+        if self.clock_steps > 0 {
+            lines.line(format_args!("the system's clock was set {} times", self.clock_steps));
         }
     }
 

@@ -22,6 +22,7 @@ use crate::run::threads::{
     Readiness, Seat, Transmitted, Watch, consume, linger_on_wire, outcome, poll, produce, transmit,
 };
 use crate::run::vitals::Vitals;
+use crate::run::wall::WallClock;
 use crate::service::Service;
 
 /// A thread of a run, with the end that the watch has noticed.
@@ -101,7 +102,8 @@ impl Run<'_> {
             let threads = 2 + usize::from(polling.is_some()) + usize::from(sending.is_some());
             let alive = || !producer.is_finished() && !consumer.is_finished();
             self.begin(start, threads, early, alive).inspect_err(stop)?;
-            let eyes = (&mut crew.links, &mut keeper);
+            let mut wall = WallClock::default();
+            let eyes = (&mut crew.links, &mut wall, &mut keeper);
             let device = self.supervise(watch, eyes, signals, || {
                 bar.set_position(crew.progress.get());
                 producer.is_finished()
@@ -122,6 +124,7 @@ impl Run<'_> {
                 consumer: outcome("tw-consumer", consumer.join()).map(consumed).map(Some),
                 sender: sending.map(|thread| outcome("tw-sender", thread.join())).transpose(),
                 links: crew.links,
+                clock_steps: wall.steps(),
                 device,
             })
         })

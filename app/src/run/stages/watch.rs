@@ -15,6 +15,7 @@ use crate::run::nic::Watched;
 use crate::run::pin::Pin;
 use crate::run::steady::{Start, settle};
 use crate::run::threads::{Readiness, Watch};
+use crate::run::wall::WallClock;
 use crate::service::Keeper;
 
 impl Run<'_> {
@@ -69,7 +70,7 @@ impl Run<'_> {
     pub(super) fn supervise(
         &self,
         watch: Watch,
-        (links, keeper): (&mut Links, &mut Keeper<'_>),
+        (links, wall, keeper): (&mut Links, &mut WallClock, &mut Keeper<'_>),
         signals: &Signals,
         mut over: impl FnMut() -> bool,
     ) -> Result<(), Failure> {
@@ -78,19 +79,26 @@ impl Run<'_> {
             if device.is_ok() {
                 device = links.look(self.clock.now(), self.plan.talk);
             }
+            wall.look(self.clock, self.plan.talk);
             if over() || self.stop.requested() || device.is_err() {
                 signals.stop.set();
             }
-            self.look(keeper, links, signals);
+            self.look(keeper, (links, wall), signals);
         });
         device
     }
 
     /// Lets the service look at the run. One that does not end in time ends with the process: a
     /// thread that hangs in a call cannot be ended otherwise, and nothing can be added up.
-    fn look(&self, keeper: &mut Keeper<'_>, links: &Links, signals: &Signals) {
+    fn look(
+        &self,
+        keeper: &mut Keeper<'_>,
+        (links, wall): (&Links, &WallClock),
+        signals: &Signals,
+    ) {
         let now = self.clock.now();
         keeper.links(now, links);
+        keeper.clock_steps(wall.steps());
         if let Err(failure) = keeper.look(now, self.stop.requested(), signals) {
             self.plan.talk.error(format_args!("tensorwire: {}", failure.reason));
             process::exit(failure.exit.code().into());

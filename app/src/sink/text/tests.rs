@@ -47,6 +47,7 @@ confusion table (row: label, column: predicted class):
   class  0   airplane    120      5
   class  1 automobile      6    119
 link 0000:01:00.1: went down 2 times, down for 1.2 s; NIC reset 1 times; up at the end
+the system's clock was set 1 times
 port 0000:01:00.1: rx_good_packets=32643 rx_missed_errors=3
 tensorwire: not complete: 252 of 256 images (no packet for quiesce_wait_s) (exit code 4)
 ";
