@@ -94,6 +94,17 @@ impl Golden {
     }
 }
 
+/// The class of each image of the data file, in its order.
+///
+/// # Panics
+///
+/// If the file is not there.
+#[must_use]
+pub fn labels(shared: &Path) -> Vec<usize> {
+    let source = fs::read(shared.join("data/cifar10_test_1000.bin")).expect("the images");
+    source.chunks_exact(3073).map(|record| usize::from(record[0])).collect()
+}
+
 /// The larger of two differences; a NaN is the largest.
 fn worst(a: f32, b: f32) -> f32 {
     if b.is_nan() || b > a { b } else { a }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tensorwire::sink::npy::{self, NpyArray};
-use tensorwire_tests::golden::{Golden, IMAGES, LOGIT_FP16};
+use tensorwire_tests::golden::{Golden, IMAGES, LOGIT_FP16, labels};
 use tensorwire_tests::{report, shared};
 
 /// What a run of `images` images left.
@@ -72,9 +72,7 @@ fn runs(test: &str) -> Option<(PathBuf, Golden, Vec<usize>)> {
         return None;
     };
     let shared = shared(test)?;
-    let source = fs::read(shared.join("data/cifar10_test_1000.bin")).expect("the images");
-    let labels = source.chunks_exact(3073).map(|record| usize::from(record[0])).collect();
-    Some((folder.into(), Golden::read(&shared), labels))
+    Some((folder.into(), Golden::read(&shared), labels(&shared)))
 }
 
 #[test]

@@ -171,12 +171,21 @@ impl Plan {
         let once = passes == Passes::Once;
         let features = feature_file(args, &config, model.is_some(), talk)?;
         let logits = logits_file(args, model.as_ref())?;
-        let rows = features.is_some() || logits.is_some();
-        if rows && capture.is_none() && !once && args.expected_images.is_none() {
+        let file = match (&features, &logits) {
+            (Some(_), _) => Some("the feature file"),
+            (None, logits) => logits.as_ref().map(|_| "the file of the logits"),
+        };
+        if let Some(file) = file
+            && capture.is_none()
+            && !once
+            && args.expected_images.is_none()
+        {
             return Err(failure(
                 ExitCode::Usage,
-                "the number of rows of the feature file is not known; name a data set or give \
-                 --expected-images",
+                format!(
+                    "the number of rows of {file} is not known; name a data set or give \
+                     --expected-images"
+                ),
             ));
         }
         let data = DataSet::load(args, &config, mode, talk)?;

@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 use cudarc::driver::sys::{self, CUmemorytype};
 use tensorwire_core::memory::MemoryKind;
 
-use crate::bulk::{Bulk, Run};
+use crate::bulk::{Bulk, Rows, Run};
 use crate::device::Gpu;
 use crate::error::{CudaError, check};
 use crate::memory::{Region, RegionError};
@@ -141,7 +141,23 @@ unsafe fn copy(from: NonNull<u8>, to: u64, run: &Run, copies: &Stream) -> Result
         let result = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, bytes, copies.raw()) };
         return check("cuMemcpyHtoDAsync", result);
     };
-    // SAFETY: the first row is a part of the run.
+    // SAFETY: all rows are parts of the run, for which the caller vouches.
+    unsafe { copy_rows(from, to, &rows, copies) }
+}
+
+/// Enqueues the copy of rows to where they lie at `to` as they do at `from`.
+///
+/// # Safety
+///
+/// Until the stream has done it, all rows can be read at `from` and written at `to`, and nobody
+/// else reads or writes them there.
+pub(crate) unsafe fn copy_rows(
+    from: NonNull<u8>,
+    to: u64,
+    rows: &Rows,
+    stream: &Stream,
+) -> Result<(), CudaError> {
+    // SAFETY: the caller vouches for the first row.
     let first = unsafe { from.add(narrow(rows.lead)) };
     let copy = sys::CUDA_MEMCPY2D {
         srcXInBytes: 0,
@@ -161,8 +177,8 @@ unsafe fn copy(from: NonNull<u8>, to: u64, run: &Run, copies: &Stream) -> Result
         WidthInBytes: narrow(rows.bytes),
         Height: narrow(rows.count),
     };
-    // SAFETY: all rows are parts of the run, for which the caller vouches.
-    check("cuMemcpy2DAsync", unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, copies.raw()) })
+    // SAFETY: the caller vouches for all rows.
+    check("cuMemcpy2DAsync", unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream.raw()) })
 }
 
 /// A place in memory that there is.

@@ -108,34 +108,39 @@ mod measured {
         }
     }
 
-    /// Who gets what the receive loop is done with.
-    trait Around: RxQueue {
-        /// Frames handed over so far.
-        fn received(&self) -> u64;
-
+    /// Who gets what the receive loop is done with, and what is sent.
+    trait Way {
         /// Sends what is to be sent.
-        fn send(&mut self, tx: &mut DpdkTx<'_>, frames: &mut Frames);
+        fn send(&mut self, rx: &DpdkRx<'_>, tx: &mut DpdkTx<'_>, frames: &mut Frames);
+
+        /// Takes what the loop is done with.
+        fn release(&mut self, rx: &mut DpdkRx<'_>, packets: &mut [PacketDesc]);
+
+        /// Buffers that can be received into.
+        fn free_buffers(&self, rx: &DpdkRx<'_>) -> usize;
     }
 
     /// Buffers go back to their pool, and the sender takes others.
-    struct Sending<'p> {
-        rx: DpdkRx<'p>,
+    struct Sending {
         sent: u64,
     }
 
-    impl Around for Sending<'_> {
-        fn received(&self) -> u64 {
-            self.rx.received()
+    impl Way for Sending {
+        fn send(&mut self, rx: &DpdkRx<'_>, tx: &mut DpdkTx<'_>, frames: &mut Frames) {
+            self.sent += frames.send(tx, UNDER_WAY.saturating_sub(self.sent - rx.received()));
         }
 
-        fn send(&mut self, tx: &mut DpdkTx<'_>, frames: &mut Frames) {
-            self.sent += frames.send(tx, UNDER_WAY.saturating_sub(self.sent - self.rx.received()));
+        fn release(&mut self, rx: &mut DpdkRx<'_>, packets: &mut [PacketDesc]) {
+            rx.release(packets);
+        }
+
+        fn free_buffers(&self, rx: &DpdkRx<'_>) -> usize {
+            rx.free_buffers()
         }
     }
 
     /// What was placed is sent on in its own buffer, as io of testpmd does, with its next number.
-    struct Passing<'p> {
-        rx: DpdkRx<'p>,
+    struct Passing {
         /// The port that sends.
         port: u16,
         field: BitField,
@@ -143,38 +148,16 @@ mod measured {
         sent: u64,
     }
 
-    impl Around for Passing<'_> {
-        fn received(&self) -> u64 {
-            self.rx.received()
-        }
-
+    impl Way for Passing {
         /// The first frames; they go round.
-        fn send(&mut self, tx: &mut DpdkTx<'_>, frames: &mut Frames) {
+        fn send(&mut self, _: &DpdkRx<'_>, tx: &mut DpdkTx<'_>, frames: &mut Frames) {
             if self.sent < UNDER_WAY {
                 self.sent += frames.send(tx, UNDER_WAY - self.sent);
                 self.number = frames.number;
             }
         }
-    }
 
-    impl PacketMemory for Passing<'_> {
-        #[inline]
-        fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
-            self.rx.bytes(packet)
-        }
-
-        #[inline]
-        fn prefetch(&self, packet: &PacketDesc) {
-            self.rx.prefetch(packet);
-        }
-    }
-
-    impl RxQueue for Passing<'_> {
-        fn rx_burst(&mut self, out: &mut [PacketDesc]) -> usize {
-            self.rx.rx_burst(out)
-        }
-
-        fn release(&mut self, packets: &mut [PacketDesc]) {
+        fn release(&mut self, _: &mut DpdkRx<'_>, packets: &mut [PacketDesc]) {
             for group in packets.chunks_mut(sys::BURST) {
                 let mut mbufs = [ptr::null_mut(); sys::BURST];
                 let mut count = 0;
@@ -199,16 +182,18 @@ mod measured {
         }
 
         /// What goes round has left the pool.
-        fn free_buffers(&self) -> usize {
+        fn free_buffers(&self, _: &DpdkRx<'_>) -> usize {
             BUFFERS as usize - usize::try_from(UNDER_WAY).unwrap_or(0)
-        }
-
-        fn stats(&self) -> NicStats {
-            self.rx.stats()
         }
     }
 
-    impl PacketMemory for Sending<'_> {
+    /// The receiving end, with who gets what it has received.
+    struct End<'p, W> {
+        rx: DpdkRx<'p>,
+        way: W,
+    }
+
+    impl<W> PacketMemory for End<'_, W> {
         #[inline]
         fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
             self.rx.bytes(packet)
@@ -220,17 +205,17 @@ mod measured {
         }
     }
 
-    impl RxQueue for Sending<'_> {
+    impl<W: Way> RxQueue for End<'_, W> {
         fn rx_burst(&mut self, out: &mut [PacketDesc]) -> usize {
             self.rx.rx_burst(out)
         }
 
         fn release(&mut self, packets: &mut [PacketDesc]) {
-            self.rx.release(packets);
+            self.way.release(&mut self.rx, packets);
         }
 
         fn free_buffers(&self) -> usize {
-            self.rx.free_buffers()
+            self.way.free_buffers(&self.rx)
         }
 
         fn stats(&self) -> NicStats {
@@ -353,8 +338,8 @@ mod measured {
     }
 
     /// Packets per second of CPU time, and of the clock.
-    fn rate<Q: Around, R: Reorder>(
-        (mut tx, rx): (DpdkTx<'_>, Q),
+    fn rate<W: Way, R: Reorder>(
+        (mut tx, rx): (DpdkTx<'_>, End<'_, W>),
         (geometry, pool, reorder): (Geometry, BurstPool, R),
         seconds: u64,
     ) -> Result<(f64, f64), Box<dyn Error>> {
@@ -374,8 +359,9 @@ mod measured {
         producer.start(now());
         let mut mark = None;
         loop {
-            let received = producer.rx().received();
-            producer.rx_mut().send(&mut tx, &mut frames);
+            let End { rx, way } = producer.rx_mut();
+            let received = rx.received();
+            way.send(rx, &mut tx, &mut frames);
             producer.step(now());
             consumer.step();
             // A second to fill the buffers and to join the two ends.
@@ -400,9 +386,9 @@ mod measured {
         }
     }
 
-    /// Measures with the ends as `around` joins them.
-    fn measure<Q: Around>(
-        ends: (DpdkTx<'_>, Q),
+    /// Measures with or without a reorder.
+    fn measure<W: Way>(
+        ends: (DpdkTx<'_>, End<'_, W>),
         geometry: Geometry,
         reorder: &str,
         seconds: u64,
@@ -445,10 +431,13 @@ mod measured {
         let (cpu, wall) = match way {
             "pass" => {
                 let field = geometry.seq_field();
-                let rx = Passing { rx, port, field, number: 0, sent: 0 };
-                measure((tx, rx), geometry, reorder, seconds)?
+                let way = Passing { port, field, number: 0, sent: 0 };
+                measure((tx, End { rx, way }), geometry, reorder, seconds)?
             }
-            _ => measure((tx, Sending { rx, sent: 0 }), geometry, reorder, seconds)?,
+            _ => {
+                let way = Sending { sent: 0 };
+                measure((tx, End { rx, way }), geometry, reorder, seconds)?
+            }
         };
         println!("{kind} {reorder} {way} {cpu:.0} {wall:.0}");
         Ok(())

@@ -1,19 +1,19 @@
 //! The stage's own way from pinned memory, through its queue: what is measured is what runs.
 
 use std::ops::Range;
-use std::ptr;
 use std::time::Instant;
 
-use cudarc::driver::sys::{self, CUmemorytype};
 use tensorwire_core::geometry::ElementType;
 use tensorwire_core::memory::MemoryKind;
 
 use super::{Bench, Row, percentiles, turns};
+use crate::bulk::Rows;
 use crate::device::Gpu;
-use crate::error::{CudaError, check};
+use crate::error::CudaError;
 use crate::kernels::Kernels;
 use crate::memory::{Region, RegionError};
 use crate::queue::{Layout, Output, Queue, Source, StreamQueue};
+use crate::staging::copy_rows;
 use crate::stream::{Event, Stream};
 
 /// The batches that take turns, and their queue.
@@ -114,31 +114,15 @@ impl<'a> Turns<'a> {
             let entered = gpu.enter()?;
             marks[0].record(&stream)?;
             for set in 0..self.count {
-                let at = set * batch + payload_offset as usize;
-                // SAFETY: the packets of all sets lie in the region.
-                let from = unsafe { host.add(at) };
-                let copy = sys::CUDA_MEMCPY2D {
-                    srcXInBytes: 0,
-                    srcY: 0,
-                    srcMemoryType: CUmemorytype::CU_MEMORYTYPE_HOST,
-                    srcHost: from.as_ptr().cast(),
-                    srcDevice: 0,
-                    srcArray: ptr::null_mut(),
-                    srcPitch: self.stride,
-                    dstXInBytes: 0,
-                    dstY: 0,
-                    dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-                    dstHost: ptr::null_mut(),
-                    dstDevice: near.device_address() + at as u64,
-                    dstArray: ptr::null_mut(),
-                    dstPitch: self.stride,
-                    WidthInBytes: payload_bytes as usize,
-                    Height: order.len(),
+                let rows = Rows {
+                    lead: (set * batch + payload_offset as usize) as u64,
+                    bytes: payload_bytes.into(),
+                    apart: self.stride as u64,
+                    count: order.len() as u64,
                 };
                 // SAFETY: rows and their distance are those of the packets, of which both regions
                 // hold all; both live until the stream was waited for.
-                let result = unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, stream.raw()) };
-                check("cuMemcpy2DAsync", result)?;
+                unsafe { copy_rows(host, near.device_address(), &rows, &stream)? };
             }
             marks[1].record(&stream)?;
             drop(entered);
