@@ -21,7 +21,7 @@ mod tests;
 
 pub use packet::{Accepted, Malformed, PacketCheck, Refused};
 pub use write::{BuildError, HeaderSpec, build, mend_checksums, set_sequence};
-pub(crate) use write::{Ipv4Front, read_ipv4_front, write_ipv4_front};
+pub(crate) use write::{Ipv4Front, read_ipv4_front, sequence_is_in_front, write_ipv4_front};
 
 /// Bytes of the Ethernet header.
 const ETHERNET: usize = 14;

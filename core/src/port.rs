@@ -5,6 +5,7 @@ use core::fmt;
 
 use crate::burst::{Burst, Filling, InFlight, PacketDesc};
 use crate::counters::{NicStats, TxStats};
+use crate::limits::HEADER_BYTES;
 use crate::pipeline::Anchor;
 use crate::time::Nanos;
 use crate::window::{ImageMask, SlotMap};
@@ -91,6 +92,18 @@ pub trait TxQueue {
     /// [`SendError`] when nothing was sent; `fill` was not called then.
     fn send(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SendError>;
 
+    /// Sends `frame`, which lies in memory already and stays as it is, but for what `patch` does to
+    /// a copy of its front: the first [`HEADER_BYTES`] bytes, or all of a shorter frame. For a
+    /// queue that moves the bytes to their place itself, which saves a copy; unless an
+    /// implementation says otherwise it is the same as [`TxQueue::send`] with [`write_patched`].
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] when nothing was sent; `patch` was not called then.
+    fn send_from(&mut self, frame: &[u8], patch: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
+        self.send(frame.len(), |out| write_patched(out, frame, patch))
+    }
+
     /// Lets the queue push out what it has accepted but not sent. Called once per step.
     fn flush(&mut self);
 
@@ -100,6 +113,20 @@ pub trait TxQueue {
 
     /// What the queue counted since start.
     fn stats(&self) -> TxStats;
+}
+
+/// Writes `frame` into `out`, which is as long, and then has `patch` change the front of it, as
+/// [`TxQueue::send_from`] says. Where `out` has another length nothing is written.
+#[inline]
+pub fn write_patched(out: &mut [u8], frame: &[u8], patch: impl FnOnce(&mut [u8])) {
+    if out.len() != frame.len() {
+        return;
+    }
+    out.copy_from_slice(frame);
+    let front = out.len().min(HEADER_BYTES);
+    if let Some(front) = out.get_mut(..front) {
+        patch(front);
+    }
 }
 
 /// Why a frame was not sent.
@@ -334,6 +361,22 @@ mod tests {
         let stage = StageError { call: "cuLaunchKernelEx", code: 700, fatal: true };
         assert_eq!(stage.to_string(), "cuLaunchKernelEx failed (code 700)");
         assert_eq!(SinkFault { fatal: false }.to_string(), "the sink could not take a batch");
+    }
+
+    #[test]
+    fn only_the_front_of_a_frame_is_patched() {
+        for (len, front) in [(0, 0), (1, 1), (63, 63), (64, 64), (65, 64), (300, 64)] {
+            let (frame, mut out) = (std::vec![7; len], std::vec![9; len]);
+            write_patched(&mut out, &frame, |bytes| {
+                assert_eq!(bytes, std::vec![7; front]);
+                bytes.fill(1);
+            });
+            assert!(out[..front].iter().all(|byte| *byte == 1), "{len}");
+            assert!(out[front..].iter().all(|byte| *byte == 7), "{len}");
+        }
+        let mut out = [9; 3];
+        write_patched(&mut out, &[7; 4], |_| panic!("nothing to patch"));
+        assert_eq!(out, [9; 3]);
     }
 
     /// Counts the hints.

@@ -184,6 +184,14 @@ pub fn set_sequence(frame: &mut [u8], field: BitField, value: u32) -> bool {
     true
 }
 
+/// Whether [`set_sequence`], and reading the field, does to the first `front` bytes of any longer
+/// frame what it does to the whole. Not where the field lies on the UDP length: the checksum then
+/// covers another part of the payload, and is made anew.
+pub(crate) const fn sequence_is_in_front(field: BitField, front: usize) -> bool {
+    let touched = field.first_byte()..field.end_byte();
+    front >= UDP_AT + UDP && touched.end <= front && !meets(&touched, UDP_AT + 4, 2)
+}
+
 /// Makes both checksums anew for the bytes as they are. A UDP checksum of 0 ("none") stays; it
 /// becomes 0 where the UDP length cannot be. Not for a sequence field that lies on a checksum: it
 /// would be overwritten.

@@ -5,7 +5,7 @@ use core::fmt;
 
 use crate::bits::BitField;
 use crate::header;
-use crate::limits::MAX_POLL;
+use crate::limits::{HEADER_BYTES, MAX_POLL};
 use crate::pipeline::Next;
 use crate::port::{SendError, TxQueue};
 use crate::time::Nanos;
@@ -24,6 +24,14 @@ pub trait FrameSource {
 
     /// Writes frame `index` into `out`, which is exactly that long.
     fn write(&self, index: u64, out: &mut [u8]);
+
+    /// The bytes of frame `index`, [`FrameSource::len`] of them, where they lie in memory: a queue
+    /// then takes them from there. `None` where they do not, which is what this says unless an
+    /// implementation does.
+    fn lent(&self, index: u64) -> Option<&[u8]> {
+        let _ = index;
+        None
+    }
 }
 
 /// What is sent.
@@ -88,6 +96,8 @@ pub struct Transmitter<T, F> {
     config: TransmitterConfig,
     queue: T,
     frames: F,
+    /// Whether what is written into a frame depends on its front alone and lies there.
+    in_front: bool,
     index: u64,
     pass: u64,
     counters: TransmitCounters,
@@ -105,6 +115,7 @@ impl<T: TxQueue, F: FrameSource> Transmitter<T, F> {
             config,
             queue,
             frames,
+            in_front: in_front(&config),
             index: 0,
             pass: 0,
             counters: TransmitCounters {
@@ -215,13 +226,19 @@ impl<T: TxQueue, F: FrameSource> Transmitter<T, F> {
 
     fn send_one(&mut self, now: Nanos) -> Result<(), SendError> {
         let (index, pass, config) = (self.index, self.pass, self.config);
-        let len = self.frames.len(index);
         let frames = &self.frames;
+        let lent = if self.in_front { frames.lent(index) } else { None };
+        let len = lent.map_or_else(|| frames.len(index), <[u8]>::len);
         let mut numbered = true;
-        self.queue.send(len, |frame| {
-            frames.write(index, frame);
-            numbered = adapt(frame, &config, pass);
-        })?;
+        match lent {
+            Some(frame) => self.queue.send_from(frame, |front| {
+                numbered = adapt(front, &config, pass);
+            })?,
+            None => self.queue.send(len, |frame| {
+                frames.write(index, frame);
+                numbered = adapt(frame, &config, pass);
+            })?,
+        }
         self.counters.sent += 1;
         self.counters.bytes += len as u64;
         self.counters.fill_failures += u64::from(!numbered);
@@ -247,8 +264,16 @@ impl<T: TxQueue, F: FrameSource> Transmitter<T, F> {
     }
 }
 
+/// Whether [`adapt`] does to the front of a frame what it does to the whole.
+const fn in_front(config: &TransmitterConfig) -> bool {
+    match &config.renumber {
+        Some((field, _)) => header::sequence_is_in_front(*field, HEADER_BYTES),
+        None => true,
+    }
+}
+
 /// Writes into a frame what differs from the capture; false when the sequence field lies beyond
-/// its end.
+/// its end. The whole frame, or its front where that will do ([`in_front`]).
 fn adapt(frame: &mut [u8], config: &TransmitterConfig, pass: u64) -> bool {
     if let Some(address) = config.eth_dst
         && let Some(place) = frame.get_mut(..address.len())

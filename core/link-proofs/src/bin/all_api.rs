@@ -30,7 +30,7 @@ use tensorwire_core::pipeline::poller::{Poller, SplitLink, SplitQueue};
 use tensorwire_core::pipeline::producer::Producer;
 use tensorwire_core::pipeline::transmitter::{TransmitEnd, Transmitter};
 use tensorwire_core::pipeline::{ConsumerEnd, Link, ProducerEnd};
-use tensorwire_core::port::{SendError, SinkFault, StageError};
+use tensorwire_core::port::{self, SendError, SinkFault, StageError};
 use tensorwire_core::reassembly::{Busy, Reassembly};
 use tensorwire_core::ring::{CapacityError, Full, Receiver, Ring, Sender};
 use tensorwire_core::sequence::Position;
@@ -287,6 +287,7 @@ fn counts() {
         Rounds::count,
         Rounds::made,
     );
+    port::write_patched(given(), given(), |front| tensorwire_link_proofs::keep(front));
 }
 
 fn machines() {

@@ -7,6 +7,7 @@ use super::*;
 use crate::counters::TxStats;
 use crate::geometry::{Geometry, GeometrySpec};
 use crate::header::{HeaderSpec, PacketCheck, Verify, build, set_sequence};
+use crate::port::write_patched;
 use crate::{flow::FlowMatch, flow::FlowTable};
 
 /// Keeps what is sent; takes `room` frames at a time, and holds some back until it is finished.
@@ -19,12 +20,24 @@ struct Queue {
     held: usize,
     /// Sends that are refused although there was room.
     refuses: usize,
+    /// Frames taken from where they lie.
+    lent: usize,
 }
 
 impl Queue {
     fn new(room: usize) -> (Self, Rc<Cell<usize>>) {
         let room = Rc::new(Cell::new(room));
-        (Self { sent: Vec::new(), room: room.clone(), longest: 9_000, held: 3, refuses: 0 }, room)
+        (
+            Self {
+                sent: Vec::new(),
+                room: room.clone(),
+                longest: 9_000,
+                held: 3,
+                refuses: 0,
+                lent: 0,
+            },
+            room,
+        )
     }
 }
 
@@ -45,6 +58,12 @@ impl TxQueue for Queue {
         let mut frame = vec![0xEE; len];
         fill(&mut frame);
         self.sent.push(frame);
+        Ok(())
+    }
+
+    fn send_from(&mut self, frame: &[u8], patch: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
+        self.send(frame.len(), |out| write_patched(out, frame, patch))?;
+        self.lent += 1;
         Ok(())
     }
 
@@ -77,6 +96,7 @@ impl Batch {
             payload_bytes: 192,
             seq_bit_offset: offset,
             seq_bit_width: 8,
+            payload_byte_offset: if offset > 504 { 128 } else { 64 },
             ..GeometrySpec::DOCUMENTED
         })
         .expect("MINI is legal");
@@ -116,6 +136,27 @@ impl FrameSource for &Batch {
     }
 }
 
+/// The same batch, lent.
+struct Lent<'b>(&'b Batch);
+
+impl FrameSource for Lent<'_> {
+    fn frames(&self) -> u64 {
+        self.0.frames()
+    }
+
+    fn len(&self, index: u64) -> usize {
+        self.0.len(index)
+    }
+
+    fn write(&self, index: u64, out: &mut [u8]) {
+        self.0.write(index, out);
+    }
+
+    fn lent(&self, index: u64) -> Option<&[u8]> {
+        Some(&self.0.frames[place(index)])
+    }
+}
+
 fn place(index: u64) -> usize {
     usize::try_from(index).expect("a small number")
 }
@@ -129,7 +170,7 @@ const PLAIN: TransmitterConfig = TransmitterConfig {
 };
 
 /// Steps to the end. A step is a microsecond; a wait that is over soon is slept through.
-fn drive(transmitter: &mut Transmitter<Queue, &Batch>) -> Nanos {
+fn drive<F: FrameSource>(transmitter: &mut Transmitter<Queue, F>) -> Nanos {
     let mut now = Nanos::from_secs(1);
     for _ in 0..1_000_000 {
         let soon = now.plus(Nanos::from_micros(1));
@@ -175,6 +216,30 @@ fn a_loop_goes_on_counting_and_keeps_the_checksums_right() {
         for frame in sent {
             assert!(check.check(frame, 256, 0).is_ok(), "field at bit {offset}");
         }
+    }
+}
+
+#[test]
+fn frames_that_are_lent_go_out_as_those_that_are_written() {
+    // The field at every bit of a header of 128 bytes, so also on everything that the checksums
+    // cover, on the UDP length, and beyond the front that a queue has patched.
+    for offset in 0..=1024 - 8 {
+        let mut batch = Batch::new(offset, 6);
+        batch.frames[4].truncate(70);
+        batch.frames[5].truncate(30);
+        let field = batch.geometry.seq_field();
+        let eth_dst = (offset % 2 == 0).then_some([0x48, 0xB0, 0x2D, 1, 2, 3]);
+        let renumber = Some((field, 37));
+        let config = TransmitterConfig { passes: Some(3), renumber, eth_dst, ..PLAIN };
+        let mut written = Transmitter::new(config, Queue::new(64).0, &batch);
+        drive(&mut written);
+        let mut lent = Transmitter::new(config, Queue::new(64).0, Lent(&batch));
+        drive(&mut lent);
+        assert_eq!(lent.queue().sent, written.queue().sent, "field at bit {offset}");
+        assert_eq!(lent.counters(), written.counters(), "field at bit {offset}");
+        let in_front = offset <= 512 - 8 && !(297..320).contains(&offset);
+        let expected = if in_front { 18 } else { 0 };
+        assert_eq!((written.queue().lent, lent.queue().lent), (0, expected), "at bit {offset}");
     }
 }
 
