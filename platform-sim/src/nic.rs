@@ -2,12 +2,18 @@
 //! rings and buffer pools of the sizes a configuration asks for.
 //!
 //! The two ends may live on two threads, or be stepped by one. [`SwTx`] does the NIC's work as
-//! well: it has frames written into transmit buffers, a small group of them, then takes a free
-//! receive buffer for each, copies the frame, and puts its descriptor on the receive ring, which
-//! [`SwRx`] polls. That copy is the "wire", and like a real NIC's it goes past the caches
-//! ([`PacketPool::receive`]); from there on nothing is copied. To write the frame straight into the
-//! receive buffer would save it, and costs three times as much where the two threads are on cores
-//! that share no cache: every line would be fetched from the core that read it before.
+//! well: it takes a free receive buffer for each frame, writes the frame there, and puts its
+//! descriptor on the receive ring, which [`SwRx`] polls. That copy is the "wire", and like a real
+//! NIC's it goes past the caches, in whole lines ([`Landing`]); from there on nothing is copied. A
+//! frame that lies in memory ([`TxQueue::send_from`]) is copied this once. One that a `fill` makes
+//! ([`TxQueue::send`]) is copied a second time, out of a transmit buffer: a `fill` writes with
+//! ordinary stores, and straight into the receive buffer these cost three times as much where the
+//! two threads are on cores that share no cache, since every line would be fetched from the core
+//! that read it before.
+//!
+//! Descriptors go on the ring in groups, after one fence for all frames of the group, and by the
+//! thread that wrote them: flush a queue before another thread takes it over. Until then it is full
+//! there, and what was not flushed waits for its own thread.
 //!
 //! Free receive buffers come back by a second ring and are kept in a stack: the buffer that was
 //! given back last, which is still in the cache, is written to next. However large the pool, only
@@ -22,6 +28,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,11 +36,12 @@ use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::counters::{NicStats, TxStats};
 use tensorwire_core::flow::FlowTable;
 use tensorwire_core::header::{self, Verify};
+use tensorwire_core::limits::HEADER_BYTES;
 use tensorwire_core::memory::HostMemory;
 use tensorwire_core::port::{PacketMemory, RxQueue, SendError, TxQueue};
 use tensorwire_core::ring::{Receiver, Ring, Sender};
 
-use crate::pool::{Arriving, FreeBuf, MemoryError, PacketPool, PacketView};
+use crate::pool::{Arriving, FreeBuf, LANDING, Landing, MemoryError, PacketPool, PacketView};
 
 /// The largest receive ring, in descriptors.
 pub const MAX_RX_RING: usize = 16_384;
@@ -44,12 +52,12 @@ pub const MAX_RX_BUFS: usize = 65_536;
 /// Descriptors and free buffers cross between the threads in groups of up to this many.
 const GROUP: usize = 32;
 
-/// Frames that the sending end keeps in transmit buffers before it puts all of them on the wire. So
-/// few that the buffers stay in the first cache (8 × 1280 bytes), enough to pay for a fence.
-const STAGE: usize = 8;
+/// The fewest frames that share a fence before they go on the ring without a flush.
+const GROUP_MIN: usize = 8;
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
+/// Such a group is at most one of so many of the ring, where that is more than the fewest: a
+/// receiver is not to wait for a flush while most of a short ring is staged.
+const GROUPS: usize = 8;
 
 /// What happens when the receiver cannot take a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -202,27 +210,20 @@ struct TxSide {
     free: VecDeque<FreeBuf>,
     /// Which of them is taken next.
     reuse: Reuse,
-    /// Frames that are sent and not received yet: length, flow tag and receive buffer of each. The
-    /// first `staged` count.
-    stage: [(u32, u32, FreeBuf); STAGE],
-    staged: usize,
-    /// The transmit buffers of these frames, `stride` bytes apart.
-    frames: Vec<u8>,
-    stride: usize,
+    /// Frames that are sent and not received yet, in their receive buffers.
+    stage: Landing,
+    /// The transmit buffer.
+    frame: Vec<u8>,
 }
 
 impl TxSide {
-    fn new(free: Vec<FreeBuf>, reuse: Reuse, frame_bytes: usize) -> Self {
-        // An odd number of lines: buffers a power of two apart would lie in the same few sets of
-        // the cache.
-        let stride = (frame_bytes.div_ceil(LINE) | 1) * LINE;
-        let stage = [const { (0, 0, FreeBuf::NONE) }; STAGE];
+    fn new(free: Vec<FreeBuf>, reuse: Reuse, frame_bytes: usize, stage: Landing) -> Self {
         // The last of the list is buffer 0, which is taken first.
         let free = match reuse {
             Reuse::Newest => free.into(),
             Reuse::Oldest => free.into_iter().rev().collect(),
         };
-        Self { free, reuse, stage, staged: 0, frames: vec![0; STAGE * stride], stride }
+        Self { free, reuse, stage, frame: vec![0; frame_bytes] }
     }
 
     /// A free buffer.
@@ -232,12 +233,6 @@ impl TxSide {
             Reuse::Newest => self.free.pop_back(),
             Reuse::Oldest => self.free.pop_front(),
         }
-    }
-
-    /// The transmit buffer of the frame that is sent next, as far as the frame fills it.
-    #[inline]
-    fn frame_mut(&mut self, len: usize) -> &mut [u8] {
-        &mut self.frames[self.staged * self.stride..][..len]
     }
 }
 
@@ -289,10 +284,11 @@ impl SwNic {
     }
 
     fn over(config: SwNicConfig, (pool, free): (PacketPool, Vec<FreeBuf>), reuse: Reuse) -> Self {
-        let tx = TxSide::new(free, reuse, config.tx_buf_size);
+        let pool = Arc::new(pool);
+        let tx = TxSide::new(free, reuse, config.tx_buf_size, Landing::new(Arc::clone(&pool)));
         Self {
             config,
-            pool: Arc::new(pool),
+            pool,
             received: Box::new(Ring::new()),
             returned: Box::new(Ring::new()),
             tx,
@@ -351,25 +347,18 @@ impl SwTx<'_> {
     /// How many received frames wait for a flush to be put on the receive ring.
     #[must_use]
     pub fn staged(&self) -> usize {
-        self.side.staged
+        self.side.stage.len()
     }
 
-    /// Moves the staged frames into their receive buffers and puts these on the ring.
+    /// Puts the staged frames on the ring.
     fn publish(&mut self) {
-        if self.side.staged == 0 {
-            return;
+        let mut packets = [const { PacketDesc::EMPTY }; LANDING];
+        let count = self.side.stage.publish(&mut packets);
+        if count > 0 {
+            let pushed = self.received.push_batch(&mut packets[..count]);
+            // There is a free descriptor for each staged frame: that is what `credit` counts.
+            debug_assert_eq!(pushed, count);
         }
-        let TxSide { stage, staged, frames, stride, .. } = &mut *self.side;
-        let frames = stage[..*staged].iter_mut().zip(frames.chunks_exact(*stride));
-        let frames = frames.map(|((len, flow, buf), bytes)| {
-            (buf, Arriving { bytes: &bytes[..*len as usize], len: *len, flow: *flow })
-        });
-        let mut packets = [const { PacketDesc::EMPTY }; STAGE];
-        self.pool.receive(frames, &mut packets);
-        let pushed = self.received.push_batch(&mut packets[..*staged]);
-        // There is a free descriptor for each staged frame: that is what `credit` counts.
-        debug_assert_eq!(pushed, *staged);
-        *staged = 0;
     }
 
     /// Takes back the buffers that the application has released since.
@@ -378,7 +367,7 @@ impl SwTx<'_> {
         loop {
             let n = self.returned.pop_batch(&mut group);
             // Never more than the pool has, for which there is room.
-            self.side.free.extend(group[..n].iter_mut().map(std::mem::take));
+            self.side.free.extend(group[..n].iter_mut().map(mem::take));
             if n < GROUP {
                 return;
             }
@@ -388,36 +377,119 @@ impl SwTx<'_> {
     /// Counts the free descriptors again.
     fn refresh(&mut self) {
         self.publish();
-        self.credit = self.received.free();
+        self.credit = self.received.free().saturating_sub(self.side.stage.len());
     }
 
-    /// The NIC's own work on a frame: it writes the source address and steers. Returns the tag.
+    /// What becomes of a frame of `len` bytes that is sent now; nothing is moved yet.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] when it is not sent.
     #[inline]
-    fn offload(config: &SwNicConfig, bytes: &mut [u8]) -> u32 {
+    fn judge(&mut self, len: usize) -> Result<Fate, SendError> {
+        if len > self.config.tx_buf_size {
+            return Err(SendError::TooLong { len, room: self.config.tx_buf_size });
+        }
+        let mut staging = self.side.stage.has_room();
+        if self.credit == 0 || !staging {
+            self.refresh();
+            staging = self.side.stage.has_room();
+        }
+        if self.side.free.is_empty() {
+            self.collect();
+        }
+        if len > self.pool.frame_bytes() && self.config.oversize == Oversize::Error {
+            return Ok(Fate::Error);
+        }
+        if self.credit > 0 && !self.side.free.is_empty() && staging {
+            return Ok(Fate::Arrives);
+        }
+        match self.config.mode {
+            TxMode::Lossless => Err(SendError::Full),
+            TxMode::Wire => Ok(Fate::Missed),
+        }
+    }
+
+    /// A frame is sent, and what was judged comes true. Until here nothing was moved, so a `fill`
+    /// or a `patch` that panics loses no buffer.
+    #[inline]
+    fn accept(&mut self, fate: Fate, front: &mut Front, rest: &[u8], len: usize) {
+        match fate {
+            Fate::Arrives => self.stage(front, rest, len),
+            Fate::Error => Shared::bump(&self.shared.errors),
+            Fate::Missed => {
+                // Without a buffer for it, a descriptor is none: it counts as missed either way.
+                if self.side.free.is_empty() {
+                    Shared::bump(&self.shared.no_buffer);
+                }
+                Shared::bump(&self.shared.missed);
+            }
+        }
+        Shared::bump(&self.shared.sent);
+    }
+
+    /// The NIC's own work on a frame, of which it needs the front: it writes the source address and
+    /// steers. Returns the tag.
+    #[inline]
+    fn offload(config: &SwNicConfig, front: &mut [u8]) -> u32 {
         if let Some(mac) = &config.tx_eth_src
-            && let Some(place) = bytes.get_mut(6..12)
+            && let Some(place) = front.get_mut(6..12)
         {
             place.copy_from_slice(mac);
         }
         let Some(flows) = &config.flows else { return 0 };
-        let header = header::classify(bytes, bytes.len(), Verify::None);
+        let header = header::classify(front, front.len(), Verify::None);
         let flow = header.ok().and_then(|header| flows.matches(&header));
         flow.and_then(|id| id.checked_add(1)).unwrap_or(0)
     }
 
-    /// The frame in the next transmit buffer gets a receive buffer. Until here nothing was moved,
-    /// so a `fill` that panics loses none.
+    /// The frame gets a receive buffer and is written there.
     #[inline]
-    fn stage(&mut self, len: usize) {
+    fn stage(&mut self, front: &mut Front, rest: &[u8], len: usize) {
         let Some(buf) = self.side.take() else { return };
-        let flow = Self::offload(self.config, self.side.frame_mut(len));
-        // No frame is longer than 32 bits can say: the buffer it comes from is not.
+        let flow = Self::offload(self.config, &mut front.0[..len.min(HEADER_BYTES)]);
+        // No frame is longer than 32 bits can say: a transmit buffer is not.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        self.side.stage[self.side.staged] = (len, flow, buf);
-        self.side.staged += 1;
-        self.credit -= 1;
-        if self.side.staged == STAGE {
+        match self.side.stage.write(buf, &Arriving { front: &front.0, rest, len, flow }) {
+            Ok(()) => self.credit -= 1,
+            // There was room for it, and a buffer on the free list is the pool's.
+            Err(buf) => {
+                debug_assert!(false, "a frame that was judged to arrive");
+                self.side.free.push_back(buf);
+            }
+        }
+        if self.side.stage.len() >= (self.config.rx_ring / GROUPS).clamp(GROUP_MIN, LANDING) {
             self.publish();
+        }
+    }
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It gets a receive buffer.
+    Arrives,
+    /// It is longer than one, and the NIC drops it.
+    Error,
+    /// The receiver does not keep up.
+    Missed,
+}
+
+/// A copy of the front of a frame, zeros behind it: the line that is changed on the way.
+#[repr(align(64))]
+struct Front([u8; HEADER_BYTES]);
+
+impl Front {
+    /// The front of `frame`, and what lies behind.
+    #[inline]
+    fn of(frame: &[u8]) -> (Self, &[u8]) {
+        match frame.split_first_chunk::<HEADER_BYTES>() {
+            Some((front, rest)) => (Self(*front), rest),
+            None => {
+                let mut front = Self([0; HEADER_BYTES]);
+                front.0[..frame.len()].copy_from_slice(frame);
+                (front, &[])
+            }
         }
     }
 }
@@ -430,37 +502,30 @@ impl TxQueue for SwTx<'_> {
         }
         self.collect();
         self.refresh();
+        if !self.side.stage.has_room() {
+            return 0;
+        }
         queue.min(self.credit).min(self.side.free.len())
     }
 
     fn send(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
-        if len > self.config.tx_buf_size {
-            return Err(SendError::TooLong { len, room: self.config.tx_buf_size });
-        }
-        if self.credit == 0 {
-            self.refresh();
-        }
-        if self.side.free.is_empty() {
-            self.collect();
-        }
-        let error = len > self.pool.frame_bytes() && self.config.oversize == Oversize::Error;
-        let room = self.credit > 0 && !self.side.free.is_empty();
-        if !room && !error && self.config.mode == TxMode::Lossless {
-            return Err(SendError::Full);
-        }
-        fill(self.side.frame_mut(len));
-        if error {
-            Shared::bump(&self.shared.errors);
-        } else if room {
-            self.stage(len);
-        } else {
-            // Without a buffer for it, a descriptor is none: the frame counts as missed either way.
-            if self.side.free.is_empty() {
-                Shared::bump(&self.shared.no_buffer);
-            }
-            Shared::bump(&self.shared.missed);
-        }
-        Shared::bump(&self.shared.sent);
+        let fate = self.judge(len)?;
+        // As long as the longest frame that is judged.
+        fill(&mut self.side.frame[..len]);
+        // Taken out for as long as it is read; there is no panic before it is put back.
+        let frame = mem::take(&mut self.side.frame);
+        let (mut front, rest) = Front::of(&frame[..len]);
+        self.accept(fate, &mut front, rest, len);
+        self.side.frame = frame;
+        Ok(())
+    }
+
+    #[inline]
+    fn send_from(&mut self, frame: &[u8], patch: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
+        let fate = self.judge(frame.len())?;
+        let (mut front, rest) = Front::of(frame);
+        patch(&mut front.0[..frame.len().min(HEADER_BYTES)]);
+        self.accept(fate, &mut front, rest, frame.len());
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! Memory for packets and for batches, touched once and reached only through tokens. The only file
-//! of this crate with unsafe code.
+//! Memory for packets and for batches, touched once and reached only through tokens. With its
+//! module `landing` the only place of this crate with unsafe code.
 //!
 //! Who may touch a buffer is said by a token that exists once. A packet buffer is either a
 //! [`FreeBuf`], which the wire writes through, or a [`PacketDesc`], which the application reads
@@ -19,6 +19,7 @@
 #![allow(unsafe_code)] // slices into one allocation, kept apart by tokens; see the SAFETY comments
 
 use std::alloc::{self, Layout};
+use std::cell::Cell;
 use std::fmt;
 use std::mem;
 use std::ptr::NonNull;
@@ -31,7 +32,11 @@ use tensorwire_core::burst::{Ready, Retained, State};
 use tensorwire_core::limits::HEADER_BYTES;
 use tensorwire_core::memory::HostMemory;
 use tensorwire_core::port::PacketMemory;
-use tensorwire_kernels::{Conversion, Kernel};
+use tensorwire_kernels::Kernel;
+
+mod landing;
+
+pub use landing::{Arriving, LANDING, Landing};
 
 /// Buffers start on a cache line of their own: a neighbour that is written does not disturb them.
 const LINE: usize = 64;
@@ -206,6 +211,25 @@ impl Region {
         // and was initialised as a whole; the caller sees to it that nothing else touches them.
         Some(unsafe { slice::from_raw_parts_mut(at.as_ptr(), len) })
     }
+
+    /// The first `lines` cache lines of a buffer, to be written. The last line of a buffer is whole
+    /// even where only a part of it is used.
+    ///
+    /// # Safety
+    ///
+    /// As [`Region::bytes_mut`].
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the caller has the token that makes it exclusive")]
+    unsafe fn lines_mut(&self, index: usize, lines: usize) -> Option<&mut [[u8; LINE]]> {
+        if lines > self.stride / LINE {
+            return None;
+        }
+        let at = self.at(index, 0, 0)?;
+        // SAFETY: the buffer exists, as `at` says, and `lines` lines of it lie within its stride,
+        // so within the allocation, which lives as long as `self` and was initialised as a whole;
+        // the caller sees to it that nothing else touches them. Arrays of bytes have no alignment.
+        Some(unsafe { slice::from_raw_parts_mut(at.as_ptr().cast(), lines) })
+    }
 }
 
 impl Drop for Region {
@@ -282,26 +306,12 @@ impl fmt::Debug for FreeBuf {
     }
 }
 
-/// A frame on its way into a receive buffer.
-#[derive(Clone, Copy, Debug)]
-pub struct Arriving<'f> {
-    /// Its bytes, or the front of them: what the buffer does not hold is cut off.
-    pub bytes: &'f [u8],
-    /// Length of the frame in bytes.
-    pub len: u32,
-    /// Its flow tag.
-    pub flow: u32,
-}
-
 /// The packet buffers of a software NIC.
 #[derive(Debug)]
 pub struct PacketPool {
     region: Region,
     /// The upper half of the handle of each of its buffers, in place.
     mark: u64,
-    /// Copies frames past the caches and leaves out the fence after each: for
-    /// [`PacketPool::receive`] alone.
-    copy: Kernel,
     /// Bytes of a frame that the CPU will read: all of it, or its header, where the memory is a
     /// driver's and a device reads the rest.
     read: usize,
@@ -351,10 +361,7 @@ impl PacketPool {
             .map_err(|_| MemoryError::Ids)?;
         let mark = HANDLE_MARK | u64::from(id) << HANDLE_POOL_SHIFT;
         let free = (0..count).rev().map(|index| FreeBuf { handle: mark | u64::from(index) });
-        // SAFETY: this kernel is used in `receive` only, which fences before it returns, however it
-        // returns, and whose tokens nobody else can use until then.
-        let copy = unsafe { Kernel::new(Conversion::Copy).defer_fence() };
-        Ok((Self { region, mark, copy, read }, free.collect()))
+        Ok((Self { region, mark, read }, free.collect()))
     }
 
     /// How many buffers there are, whoever has them.
@@ -402,39 +409,6 @@ impl PacketPool {
         // SAFETY: the one token of the buffer was just consumed, so until this one comes back
         // through `reclaim` there is no other, and nothing writes to the buffer without one.
         Ok(unsafe { PacketDesc::claim(buf.handle, len, flow) })
-    }
-
-    /// Frames arrive: each is written into the free buffer beside it, as
-    /// [`PacketPool::bytes_mut`] and [`PacketPool::publish`] would do it, and the token of the
-    /// buffer turns into that of a packet, in the order of the frames. There are at most as many as
-    /// `packets` has places. A buffer of another pool keeps its token, and its place stays as it
-    /// is.
-    ///
-    /// Frames are written past the caches, as a NIC does it by direct memory access: then no line
-    /// has to be fetched from the core that read the frame before, and none waits in the cache of
-    /// this one when that core wants it. One fence puts all of them in order.
-    pub fn receive<'f>(
-        &self,
-        frames: impl Iterator<Item = (&'f mut FreeBuf, Arriving<'f>)>,
-        packets: &mut [PacketDesc],
-    ) {
-        /// Fences at the end of a scope, also by a panic of the iterator.
-        struct Fence<'p>(&'p Kernel);
-        impl Drop for Fence<'_> {
-            fn drop(&mut self) {
-                self.0.fence();
-            }
-        }
-        let copy = Fence(&self.copy);
-        for ((buf, frame), place) in frames.zip(packets) {
-            let bytes = frame.bytes.get(..self.frame_bytes()).unwrap_or(frame.bytes);
-            let Some(kept) = self.bytes_mut(buf, bytes.len()) else { continue };
-            copy.0.convert(bytes, kept);
-            match self.publish(mem::take(buf), frame.len, frame.flow) {
-                Ok(packet) => *place = packet,
-                Err(foreign) => *buf = foreign,
-            }
-        }
     }
 
     /// The application is done with a packet: its buffer may be written to again.
@@ -521,9 +495,16 @@ fn this_thread() -> u64 {
     /// not made in the life of a process.
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
-        static THIS: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+        /// 0 until it is asked for: a constant to begin with needs no look at each call whether
+        /// there is one.
+        static THIS: Cell<u64> = const { Cell::new(0) };
     }
-    THIS.with(|this| *this)
+    THIS.with(|this| {
+        if this.get() == 0 {
+            this.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        this.get()
+    })
 }
 
 /// The mark of a buffer whose stores are in order.

@@ -1,5 +1,6 @@
 //! What the tests of this crate share.
 
+use tensorwire_core::limits::HEADER_BYTES;
 use tensorwire_core::port::{SendError, TxQueue};
 
 use crate::nic::{Oversize, SwNicConfig, TxMode};
@@ -46,4 +47,19 @@ pub(crate) fn read_frame(frame: &[u8]) -> u64 {
 /// Sends frame `n`.
 pub(crate) fn send<T: TxQueue>(tx: &mut T, n: u64) -> Result<(), SendError> {
     tx.send(length_of(n), |frame| write_frame(n, frame))
+}
+
+/// Sends frame `n` from where it lies; its front is put right on the way.
+pub(crate) fn lend<T: TxQueue>(tx: &mut T, n: u64) -> Result<(), SendError> {
+    let mut frame = vec![0; length_of(n)];
+    write_frame(n, &mut frame);
+    let front = frame.len().min(HEADER_BYTES);
+    let right = frame[..front].to_vec();
+    frame[..front].fill(0xbb);
+    tx.send_from(&frame, |bytes| bytes.copy_from_slice(&right))
+}
+
+/// One or the other, as the number decides.
+pub(crate) fn send_or_lend<T: TxQueue>(tx: &mut T, n: u64) -> Result<(), SendError> {
+    if n.is_multiple_of(3) { send(tx, n) } else { lend(tx, n) }
 }

@@ -21,6 +21,7 @@ const UNSAFE: &[&str] = &[
     "kernels/src/cpu/aarch64.rs",
     "kernels/src/cpu/x86.rs",
     "platform-sim/src/pool.rs",
+    "platform-sim/src/pool/landing.rs",
     "platform-sim/src/pool/tests.rs",
 ];
 

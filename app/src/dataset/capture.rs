@@ -183,6 +183,10 @@ impl FrameSource for &Capture {
         usize::try_from(index).map_or(0, |index| self.frames.length(index))
     }
 
+    fn lent(&self, index: u64) -> Option<&[u8]> {
+        Some(usize::try_from(index).map_or(&[][..], |index| self.frames.get(index)))
+    }
+
     fn write(&self, index: u64, out: &mut [u8]) {
         let frame = usize::try_from(index).map_or(&[][..], |index| self.frames.get(index));
         // The caller asked for the length before.

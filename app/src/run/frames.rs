@@ -55,12 +55,18 @@ impl FrameSource for &Frames {
         }
     }
 
+    /// All of them lie in memory.
     #[inline]
-    fn write(&self, index: u64, out: &mut [u8]) {
-        let bytes = self.frame(index);
+    fn lent(&self, index: u64) -> Option<&[u8]> {
         // A capture is larger than the caches, and frames do not end where pages do, so the CPU
         // alone does not see the next one coming.
         prefetch(self.frame(index.saturating_add(AHEAD)));
+        Some(self.frame(index))
+    }
+
+    #[inline]
+    fn write(&self, index: u64, out: &mut [u8]) {
+        let bytes = self.frame(index);
         // The transmitter asks for exactly the length it was told.
         if out.len() == bytes.len() {
             out.copy_from_slice(bytes);

@@ -8,7 +8,7 @@ use tensorwire_core::flow::{FlowMatch, PortRange};
 use tensorwire_core::header::HeaderSpec;
 
 use super::*;
-use crate::testkit::{SMALL, length_of, read_frame, send, write_frame};
+use crate::testkit::{SMALL, lend, length_of, read_frame, send, send_or_lend, write_frame};
 
 fn none<const N: usize>() -> [PacketDesc; N] {
     [const { PacketDesc::EMPTY }; N]
@@ -17,11 +17,11 @@ fn none<const N: usize>() -> [PacketDesc; N] {
 /// Every receive buffer is in exactly one place, and every frame under exactly one count.
 fn check_balance(tx: &SwTx<'_>, rx: &SwRx<'_>) {
     let with_app = rx.side.with_app;
-    let places = [tx.side.free.len(), tx.side.staged, rx.waiting(), with_app, tx.returned.len()];
+    let places = [tx.side.free.len(), tx.staged(), rx.waiting(), with_app, tx.returned.len()];
     assert_eq!(places.iter().sum::<usize>(), tx.pool.buffers(), "{places:?}");
     assert_eq!(rx.free_buffers(), tx.pool.buffers() - with_app);
     let nic = tx.nic_stats();
-    let on_the_way = (tx.side.staged + rx.waiting()) as u64;
+    let on_the_way = (tx.staged() + rx.waiting()) as u64;
     assert_eq!(tx.stats().sent, rx.delivered() + nic.missed + nic.errors + on_the_way);
     assert_eq!(rx.stats(), nic);
     assert_eq!(rx.foreign(), 0);
@@ -51,6 +51,21 @@ fn frames_arrive_as_they_were_sent_and_in_order() {
     }
     assert!(got.iter().copied().eq(0..got.len() as u64));
     assert!(tx.finish());
+}
+
+#[test]
+fn frames_go_on_the_ring_in_groups_before_a_flush() {
+    for (rx_ring, group) in [(20, 8), (64, 8), (100, 12), (256, 32), (512, 32)] {
+        let config = SwNicConfig { rx_bufs: 600, rx_ring, tx_bufs: 600, tx_ring: 600, ..SMALL };
+        let mut nic = SwNic::new(config).expect("small");
+        let (mut tx, rx) = nic.split();
+        for n in 1..=group as u64 {
+            assert_eq!((rx.waiting(), tx.staged()), (0, usize::try_from(n - 1).expect("few")));
+            send_or_lend(&mut tx, n).expect("room");
+        }
+        assert_eq!((rx.waiting(), tx.staged()), (group, 0), "a ring of {rx_ring}");
+        check_balance(&tx, &rx);
+    }
 }
 
 #[test]
@@ -238,13 +253,121 @@ fn a_second_split_finds_the_frames_of_the_first() {
 #[test]
 fn a_fill_that_panics_loses_no_buffer() {
     let mut nic = SwNic::new(SMALL).expect("small");
-    let (mut tx, rx) = nic.split();
+    let (mut tx, mut rx) = nic.split();
     for len in [100, 300] {
         let result = catch_unwind(AssertUnwindSafe(|| tx.send(len, |_| panic!("on purpose"))));
         assert!(result.is_err());
         check_balance(&tx, &rx);
+        let frame = vec![1; len];
+        let patch = |_: &mut [u8]| panic!("on purpose");
+        let result = catch_unwind(AssertUnwindSafe(|| tx.send_from(&frame, patch)));
+        assert!(result.is_err());
+        check_balance(&tx, &rx);
     }
     assert_eq!(tx.stats().sent, 0);
+    // And the next ones go out as ever.
+    for n in 0..5 {
+        send_or_lend(&mut tx, n).expect("room");
+    }
+    tx.flush();
+    let mut burst = none::<5>();
+    assert_eq!(rx.rx_burst(&mut burst), 5);
+    assert!(burst.iter().map(|packet| read_frame(rx.bytes(packet))).eq(0..5));
+    check_balance(&tx, &rx);
+}
+
+/// Two NICs, one of which is sent frames as they lie in memory.
+#[test]
+fn a_frame_that_is_lent_arrives_as_one_that_is_written() {
+    let mut flows = FlowTable::new();
+    let udp_dst = Some(PortRange::single(4096));
+    flows.push(&FlowMatch { udp_dst, ..FlowMatch::any(201) }).expect("one flow");
+    let longest = if cfg!(miri) { 300 } else { 2048 };
+    let spec = HeaderSpec {
+        eth_src: [2; 6],
+        eth_dst: [4; 6],
+        ip_src: [10, 0, 0, 1],
+        ip_dst: [10, 0, 0, 2],
+        udp_src: 9,
+        udp_dst: 4096,
+    };
+    for (reuse, oversize) in [(Reuse::Newest, Oversize::Cut), (Reuse::Oldest, Oversize::Error)] {
+        let config = SwNicConfig {
+            rx_buf_size: longest - 100,
+            tx_buf_size: longest - 10,
+            tx_eth_src: Some([6; 6]),
+            flows: Some(flows.clone()),
+            oversize,
+            ..SMALL
+        };
+        let nic = || {
+            let pool = PacketPool::new(config.rx_bufs, config.rx_buf_size).expect("small");
+            SwNic::over(config.clone(), pool, reuse)
+        };
+        let (mut nics, mut source) = ([nic(), nic()], vec![0; longest + 64]);
+        let [written, lent] = &mut nics;
+        let (mut ends, mut lent_ends) = (written.split(), lent.split());
+        for len in 0..=longest {
+            // At a place of any alignment.
+            let frame = &mut source[len % 64..][..len];
+            write_tail(len, frame);
+            let _ = header::build(&spec, frame);
+            let patch = |front: &mut [u8]| front.iter_mut().step_by(7).for_each(|b| *b ^= 0x10);
+            let fill = |out: &mut [u8]| {
+                out.copy_from_slice(frame);
+                patch(&mut out[..len.min(HEADER_BYTES)]);
+            };
+            assert_eq!(ends.0.send(len, fill), lent_ends.0.send_from(frame, patch), "{len}");
+            let seen = [&mut ends, &mut lent_ends].map(|(tx, rx)| {
+                tx.flush();
+                let mut burst = none::<1>();
+                let count = rx.rx_burst(&mut burst);
+                let seen = (count, burst[0].len(), burst[0].flow(), rx.bytes(&burst[0]).to_vec());
+                rx.release(&mut burst);
+                check_balance(tx, rx);
+                (seen, rx.stats(), tx.stats())
+            });
+            assert_eq!(seen[0], seen[1], "{len} bytes");
+        }
+        assert_eq!(ends.1.delivered(), lent_ends.1.delivered());
+    }
+}
+
+/// Fills a frame with bytes that depend on its length and on their place.
+fn write_tail(len: usize, frame: &mut [u8]) {
+    for (byte, at) in frame.iter_mut().zip(0_usize..) {
+        *byte = (at.wrapping_mul(13) ^ len).to_le_bytes()[0];
+    }
+}
+
+#[test]
+fn a_queue_with_frames_of_another_thread_is_full_until_that_one_flushes() {
+    for mode in [TxMode::Lossless, TxMode::Wire] {
+        let mut nic = SwNic::new(SwNicConfig { mode, ..SMALL }).expect("small");
+        let (mut tx, mut rx) = nic.split();
+        send(&mut tx, 0).expect("room");
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                tx.flush();
+                for result in [lend(&mut tx, 1), send(&mut tx, 1)] {
+                    match mode {
+                        TxMode::Lossless => assert_eq!(result, Err(SendError::Full)),
+                        TxMode::Wire => assert_eq!(result, Ok(())),
+                    }
+                }
+                assert_eq!(tx.room(), if mode == TxMode::Lossless { 0 } else { 64 });
+            });
+            other.join().expect("the other thread ends");
+        });
+        assert_eq!((tx.staged(), rx.waiting()), (1, 0));
+        assert_eq!(tx.nic_stats().missed, if mode == TxMode::Lossless { 0 } else { 2 });
+        check_balance(&tx, &rx);
+        tx.flush();
+        let mut burst = none::<1>();
+        assert_eq!((rx.rx_burst(&mut burst), read_frame(rx.bytes(&burst[0]))), (1, 0));
+        lend(&mut tx, 2).expect("room");
+        check_balance(&tx, &rx);
+    }
 }
 
 #[test]
@@ -393,7 +516,7 @@ fn interleave(mode: TxMode, rx_bufs: usize, rx_ring: usize, ops: &[Op]) {
         match *op {
             Op::Send(count) => {
                 for _ in 0..count {
-                    let taken = send(&mut tx, next).is_ok();
+                    let taken = send_or_lend(&mut tx, next).is_ok();
                     assert_eq!(taken, model.send(next, app.held.len(), &config));
                     next += u64::from(taken);
                 }
@@ -448,7 +571,7 @@ fn two_threads(config: SwNicConfig, frames: u64) -> (u64, NicStats) {
         while n < frames {
             let room = tx.room() as u64;
             for _ in 0..room.min(frames - n) {
-                send(&mut tx, n).expect("there is room");
+                send_or_lend(&mut tx, n).expect("there is room");
                 n += 1;
             }
             tx.flush();

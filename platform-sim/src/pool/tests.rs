@@ -1,4 +1,3 @@
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use tensorwire_core::memory::MemoryKind;
@@ -70,48 +69,6 @@ fn tokens_of_another_pool_are_refused_and_come_back() {
     assert!(pool.reclaim(PacketDesc::EMPTY).is_err());
     let mut none = FreeBuf::NONE;
     assert!(pool.bytes_mut(&mut none, 1).is_none());
-}
-
-#[test]
-fn frames_arrive_in_their_buffers_and_a_foreign_buffer_is_left_out() {
-    let (pool, mut free) = PacketPool::new(4, 100).expect("small");
-    let (_other, mut others) = PacketPool::new(1, 100).expect("small");
-    free.swap(1, 3);
-    free[1] = others.pop().expect("one");
-    let handles: Vec<u64> = free.iter().map(|buf| buf.handle).collect();
-    let frames: Vec<Vec<u8>> =
-        [(1, 100), (2, 64), (3, 300), (4, 0)].map(|(n, len)| vec![n; len]).into();
-    let arriving = |n: usize| Arriving { bytes: &frames[n], len: 10, flow: 7 };
-    let mut packets = [const { PacketDesc::EMPTY }; 5];
-    let pairs = free.iter_mut().zip(0..).map(|(buf, n)| (buf, arriving(n)));
-    pool.receive(pairs, &mut packets);
-
-    assert!(packets[1].is_none() && packets[4].is_none());
-    assert!(free.iter().map(FreeBuf::is_none).eq([true, false, true, true]));
-    for (n, bytes) in [(0, &[1; 10][..]), (2, &[3; 10]), (3, &[0; 10])] {
-        assert_eq!(packets[n].handle(), handles[n]);
-        assert_eq!((packets[n].len(), packets[n].flow()), (10, 7));
-        assert_eq!(pool.bytes(&packets[n]), bytes, "frame {n}");
-    }
-    // No more than there is room for: the third token stays.
-    let (pool, mut free) = PacketPool::new(3, 100).expect("small");
-    let mut packets = [const { PacketDesc::EMPTY }; 2];
-    pool.receive(free.iter_mut().map(|buf| (buf, arriving(2))), &mut packets);
-    assert!(free.iter().map(FreeBuf::is_none).eq([true, true, false]));
-    assert_eq!(pool.bytes(&packets[1]), [3; 10]);
-}
-
-#[test]
-fn a_panic_amid_arrivals_leaves_every_token_somewhere() {
-    let (pool, mut free) = PacketPool::new(2, 100).expect("small");
-    let mut packets = [const { PacketDesc::EMPTY }; 2];
-    let pairs = free.iter_mut().zip([100u32, 0]).map(|(buf, len)| {
-        assert!(len > 0, "on purpose");
-        (buf, Arriving { bytes: &[5; 100], len, flow: 0 })
-    });
-    catch_unwind(AssertUnwindSafe(|| pool.receive(pairs, &mut packets))).expect_err("it panics");
-    assert_eq!(pool.bytes(&packets[0]), [5; 100]);
-    assert!(packets[1].is_none() && free[0].is_none() && !free[1].is_none());
 }
 
 #[test]
@@ -296,7 +253,7 @@ fn kernels_do_not_write_beyond_the_buffer() {
 
 /// Memory as a driver would lend it, which tells when it goes.
 #[derive(Debug)]
-struct Driver {
+pub(super) struct Driver {
     pages: NonNull<Page>,
     count: usize,
     gone: Arc<AtomicU64>,
@@ -308,7 +265,7 @@ struct Driver {
 struct Page([u8; 4096]);
 
 impl Driver {
-    fn lend(count: usize) -> (Box<dyn HostMemory>, Arc<AtomicU64>) {
+    pub(super) fn lend(count: usize) -> (Box<dyn HostMemory>, Arc<AtomicU64>) {
         let gone = Arc::new(AtomicU64::new(0));
         let pages = Box::leak(vec![Page([0; 4096]); count].into_boxed_slice());
         let pages = NonNull::from(pages).cast();

@@ -72,6 +72,10 @@ impl FrameSource for &Frames {
         self.frame_bytes
     }
 
+    fn lent(&self, index: u64) -> Option<&[u8]> {
+        self.frame(index)
+    }
+
     fn write(&self, index: u64, out: &mut [u8]) {
         if let Some(frame) = self.frame(index) {
             out.copy_from_slice(frame);

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::testkit::{read_frame, send};
+use crate::testkit::{lend, read_frame, send, write_frame};
 
 /// A queue that notes what it is sent, and takes as much as it is told to.
 #[derive(Debug, Default)]
@@ -9,6 +9,8 @@ struct Sink {
     got: Vec<u64>,
     room: usize,
     finished: bool,
+    /// Frames that came by `send_from`.
+    lent: usize,
 }
 
 impl TxQueue for Sink {
@@ -25,6 +27,12 @@ impl TxQueue for Sink {
         let mut frame = vec![0xaa; len];
         fill(&mut frame);
         self.got.push(read_frame(&frame));
+        Ok(())
+    }
+
+    fn send_from(&mut self, frame: &[u8], patch: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
+        self.send(frame.len(), |out| write_patched(out, frame, patch))?;
+        self.lent += 1;
         Ok(())
     }
 
@@ -68,6 +76,49 @@ fn run(faults: WireFaults, frames: u64) -> (Vec<u64>, TxStats) {
     assert!(wire.finish());
     check_balance(&wire);
     (wire.inner.got.clone(), wire.stats())
+}
+
+/// The same of frames that are lent.
+fn run_lent(faults: WireFaults, frames: u64) -> (Vec<u64>, TxStats) {
+    let mut wire = faulty(faults, usize::MAX);
+    for n in 0..frames {
+        lend(&mut wire, n).expect("there is room");
+        check_balance(&wire);
+    }
+    assert!(wire.finish());
+    (wire.inner.got.clone(), wire.stats())
+}
+
+#[test]
+fn frames_that_are_lent_meet_the_same_faults() {
+    let shuffled = WireFaults { shuffle: 20, seed: 5, ..WireFaults::default() };
+    for faults in [
+        WireFaults::default(),
+        WireFaults { drop: every(10), ..WireFaults::default() },
+        WireFaults { dup: every(3), ..WireFaults::default() },
+        shuffled,
+        WireFaults { drop: every(7), dup: every(4), ..shuffled },
+    ] {
+        assert_eq!(run_lent(faults, 500), run(faults, 500), "{faults:?}");
+    }
+}
+
+#[test]
+fn a_frame_that_is_lent_and_not_held_goes_on_as_it_lies() {
+    let faults = WireFaults { drop: every(3), ..WireFaults::default() };
+    let mut wire = faulty(faults, 10);
+    let mut patched = 0;
+    for _ in 0..9 {
+        let mut frame = vec![0; 100];
+        write_frame(5, &mut frame);
+        wire.send_from(&frame, |front| {
+            assert_eq!(front, &frame[..64]);
+            patched += 1;
+        })
+        .expect("room");
+    }
+    assert_eq!((wire.inner.lent, patched), (6, 9), "what is lost is patched too");
+    assert_eq!(wire.inner.got, [5; 6]);
 }
 
 #[test]
@@ -143,6 +194,8 @@ fn limits_are_errors() {
         let mut wire = faulty(faults, 1);
         let error = wire.send(257, |_| panic!("must not be called")).expect_err("too long");
         assert_eq!(error, SendError::TooLong { len: 257, room: 256 });
+        let lent = wire.send_from(&[0; 257], |_| panic!("must not be called"));
+        assert_eq!(lent, Err(error));
         assert_eq!(wire.stats(), TxStats::default());
     }
 }

@@ -93,6 +93,7 @@ fn frames_come_back_as_they_are() {
     let mut out = vec![0; 256];
     source.write(3, &mut out);
     assert_eq!(out, sent[3]);
+    assert_eq!(source.lent(3), Some(&sent[3][..]));
     assert_eq!(FrameSource::len(&source, 16), 0);
 }
 

@@ -97,10 +97,14 @@ impl FrameSource for &Frames {
         self.frame_bytes
     }
 
-    fn write(&self, index: u64, out: &mut [u8]) {
+    fn lent(&self, index: u64) -> Option<&[u8]> {
         if index + 2 < self.frames() {
             tensorwire_kernels::prefetch(self.frame(index + 2));
         }
+        Some(self.frame(index))
+    }
+
+    fn write(&self, index: u64, out: &mut [u8]) {
         out.copy_from_slice(self.frame(index));
     }
 }
