@@ -12,8 +12,9 @@ use crate::window::{ImageMask, SlotMap};
 
 /// Packet memory as this CPU sees it.
 pub trait PacketMemory {
-    /// The bytes of the frame that this CPU can read: the whole frame in host memory, at least the
-    /// first [`crate::limits::HEADER_BYTES`] (or all, if it is shorter) in device memory.
+    /// The bytes of the frame that this CPU can read: the whole frame in host memory. In device
+    /// memory all that lies in front of the payload, where the NIC splits frames there, or else at
+    /// least the first [`crate::limits::HEADER_BYTES`]; the whole of a shorter frame.
     fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8];
 
     /// A hint that the bytes of `packet` will be read soon, a few packets from now. It may do

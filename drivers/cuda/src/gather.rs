@@ -7,14 +7,18 @@
 //! CPU can read: the same check, the same reassembly, and a reorder by address and slot.
 #![allow(unsafe_code)] // launches, and slices of pinned memory; each block says why it may be done
 
+use std::cell::UnsafeCell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::slice;
+use std::sync::Arc;
 
 use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::counters::NicStats;
 use tensorwire_core::limits::{HEADER_BYTES, MAX_POLL};
-use tensorwire_core::memory::MemoryKind;
+use tensorwire_core::memory::{DevicePackets, MemoryKind};
 use tensorwire_core::port::{PacketMemory, RxQueue};
+use tensorwire_core::time::Nanos;
 
 use crate::abi::{GatherParams, Packets};
 use crate::device::Gpu;
@@ -31,33 +35,6 @@ const _: () = assert!(HEADER as usize == HEADER_BYTES);
 /// Bursts whose headers are on their way.
 pub const BURSTS: usize = 4;
 
-/// The packet buffers of a NIC that writes to a GPU.
-pub trait DevicePackets {
-    /// How many buffers there are.
-    fn buffers(&self) -> usize;
-
-    /// The number of a packet's buffer, below [`DevicePackets::buffers`]; `None` for one of another
-    /// NIC.
-    fn number(&self, packet: &PacketDesc) -> Option<usize>;
-
-    /// The address of the frame in a buffer as the GPU sees it, never 0.
-    fn address(&self, number: usize) -> u64;
-}
-
-impl<D: DevicePackets> DevicePackets for &D {
-    fn buffers(&self) -> usize {
-        (**self).buffers()
-    }
-
-    fn number(&self, packet: &PacketDesc) -> Option<usize> {
-        (**self).number(packet)
-    }
-
-    fn address(&self, number: usize) -> u64 {
-        (**self).address(number)
-    }
-}
-
 /// Where the GPU finds packets that only it can read.
 #[derive(Clone, Copy, Debug)]
 pub struct OnDevice<D>(pub D);
@@ -65,7 +42,7 @@ pub struct OnDevice<D>(pub D);
 impl<D: DevicePackets> Locate for OnDevice<D> {
     #[inline]
     fn frame(&self, packet: &PacketDesc, _: &[u8]) -> Option<(u64, usize)> {
-        let address = self.0.address(self.0.number(packet)?);
+        let address = self.0.address(packet)?;
         Some((address, usize::try_from(packet.len()).unwrap_or(usize::MAX)))
     }
 }
@@ -182,9 +159,72 @@ struct Burst {
     here: bool,
 }
 
-/// A receive queue of packets on a GPU, with their headers.
+/// The header of the packet in each buffer.
+struct Headers(Box<[UnsafeCell<[u8; HEADER_BYTES]>]>);
+
+// SAFETY: a header is written by the queue while the queue has the packet, and read by who has the
+// packet: numbers of packets that exist at the same time differ (`DevicePackets`). Who hands a
+// packet to another thread hands on what was written before.
+unsafe impl Sync for Headers {}
+
+impl Headers {
+    fn new(buffers: usize) -> Self {
+        Self((0..buffers).map(|_| UnsafeCell::new([0; HEADER_BYTES])).collect())
+    }
+
+    /// That of a packet, as long as somebody has it; nothing for a number that there is not.
+    #[inline]
+    fn of<'a>(&'a self, packet: &'a PacketDesc, number: Option<usize>) -> &'a [u8] {
+        let len = usize::try_from(packet.len()).unwrap_or(usize::MAX).min(HEADER_BYTES);
+        let Some(place) = number.and_then(|number| self.0.get(number)) else { return &[] };
+        // SAFETY: the caller has the packet for as long as the slice lives, so the queue has not,
+        // and writes elsewhere.
+        let header: &[u8; HEADER_BYTES] = unsafe { &*place.get() };
+        header.get(..len).unwrap_or(header)
+    }
+
+    /// Notes that of a packet that the queue has.
+    ///
+    /// # Safety
+    ///
+    /// The queue has that packet, and `number` is its number.
+    unsafe fn put(&self, number: usize, header: &[u8; HEADER_BYTES]) {
+        let Some(place) = self.0.get(number) else { return };
+        // SAFETY: the caller has the packet, and so nobody reads its header.
+        unsafe { *place.get() = *header };
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} headers", self.0.len())
+    }
+}
+
+/// Packets on a GPU as the CPU sees them: their headers, for who reads them without the queue.
+#[derive(Clone, Debug)]
+pub struct GatheredPackets<D> {
+    packets: D,
+    headers: Arc<Headers>,
+}
+
+impl<D: DevicePackets + PacketMemory> PacketMemory for GatheredPackets<D> {
+    /// The header, or the frame where that is shorter.
+    #[inline]
+    fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
+        self.headers.of(packet, self.packets.number(packet))
+    }
+
+    #[inline]
+    fn arrived(&self, packet: &PacketDesc) -> Option<Nanos> {
+        self.packets.arrived(packet)
+    }
+}
+
+/// A receive queue of packets on a GPU, with their headers. Packets that it has not handed out are
+/// given back to the NIC when it goes.
 #[derive(Debug)]
-pub struct GatheredRx<Q, D, G> {
+pub struct GatheredRx<Q: RxQueue, D: DevicePackets, G: Gather> {
     inner: Q,
     packets: D,
     gather: G,
@@ -192,8 +232,7 @@ pub struct GatheredRx<Q, D, G> {
     /// The bursts that are on their way, oldest first, and those that are not.
     pending: VecDeque<usize>,
     idle: Vec<usize>,
-    /// The header of the packet in each buffer.
-    headers: Vec<[u8; HEADER_BYTES]>,
+    headers: Arc<Headers>,
     failed: Option<CudaError>,
 }
 
@@ -207,7 +246,7 @@ impl<Q: RxQueue, D: DevicePackets, G: Gather> GatheredRx<Q, D, G> {
             here: false,
         };
         Self {
-            headers: vec![[0; HEADER_BYTES]; packets.buffers()],
+            headers: Arc::new(Headers::new(packets.buffers())),
             inner,
             packets,
             gather,
@@ -216,6 +255,14 @@ impl<Q: RxQueue, D: DevicePackets, G: Gather> GatheredRx<Q, D, G> {
             idle: (0..BURSTS).collect(),
             failed: None,
         }
+    }
+
+    /// Its packets, for those who read them without having the queue.
+    pub fn view(&self) -> GatheredPackets<D>
+    where
+        D: Clone,
+    {
+        GatheredPackets { packets: self.packets.clone(), headers: Arc::clone(&self.headers) }
     }
 
     /// The NIC's queue.
@@ -242,13 +289,16 @@ impl<Q: RxQueue, D: DevicePackets, G: Gather> GatheredRx<Q, D, G> {
         }
         (burst.handed, burst.here) = (0, false);
         let list = self.gather.list(at);
-        for (place, packet) in list.iter_mut().zip(&burst.packets[..count]) {
-            // One of another NIC cannot be; its place is filled, so that the others keep theirs.
-            let number = self.packets.number(packet).unwrap_or(0);
-            *place = self.packets.address(number);
+        // All of them, unless the NIC has handed over what is another's, which has no address and
+        // gets no header.
+        let addresses = burst.packets[..count].iter().filter_map(|p| self.packets.address(p));
+        let mut listed = 0;
+        for (place, address) in list.iter_mut().zip(addresses) {
+            *place = address;
+            listed += 1;
         }
-        if self.failed.is_none() {
-            self.failed = self.gather.submit(at, count).err();
+        if self.failed.is_none() && listed > 0 {
+            self.failed = self.gather.submit(at, listed).err();
         }
         self.pending.push_back(at);
     }
@@ -271,10 +321,13 @@ impl<Q: RxQueue, D: DevicePackets, G: Gather> GatheredRx<Q, D, G> {
             let burst = &mut self.bursts[at];
             burst.here = true;
             let (headers, _) = self.gather.headers(at).as_chunks::<HEADER_BYTES>();
-            for (packet, header) in burst.packets[..burst.count].iter().zip(headers) {
-                let number = self.packets.number(packet);
-                if let Some(place) = number.and_then(|number| self.headers.get_mut(number)) {
-                    *place = if self.failed.is_some() { [0; HEADER_BYTES] } else { *header };
+            let listed = burst.packets[..burst.count].iter();
+            let listed = listed.filter(|packet| self.packets.address(packet).is_some());
+            for (packet, header) in listed.zip(headers) {
+                let header = if self.failed.is_some() { &[0; HEADER_BYTES] } else { header };
+                if let Some(number) = self.packets.number(packet) {
+                    // SAFETY: the packet has not been handed out yet.
+                    unsafe { self.headers.put(number, header) };
                 }
             }
         }
@@ -299,13 +352,16 @@ impl<Q: RxQueue, D: DevicePackets, G: Gather> GatheredRx<Q, D, G> {
     }
 }
 
-impl<Q, D: DevicePackets, G> PacketMemory for GatheredRx<Q, D, G> {
+impl<Q: RxQueue, D: DevicePackets, G: Gather> PacketMemory for GatheredRx<Q, D, G> {
     /// The header, or the frame where that is shorter.
     #[inline]
     fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
-        let header = self.packets.number(packet).and_then(|number| self.headers.get(number));
-        let len = usize::try_from(packet.len()).unwrap_or(usize::MAX).min(HEADER_BYTES);
-        header.map_or(&[], |header| &header[..len])
+        self.headers.of(packet, self.packets.number(packet))
+    }
+
+    #[inline]
+    fn arrived(&self, packet: &PacketDesc) -> Option<Nanos> {
+        self.inner.arrived(packet)
     }
 }
 
@@ -340,6 +396,29 @@ impl<Q: RxQueue, D: DevicePackets, G: Gather> RxQueue for GatheredRx<Q, D, G> {
 
     fn stats(&self) -> NicStats {
         self.inner.stats()
+    }
+
+    /// As the trait has it: as long as headers are on their way, packets wait where nobody looks.
+    fn caught_up(&mut self, now: Nanos) -> Option<Nanos> {
+        if self.pending.is_empty() { self.inner.caught_up(now) } else { None }
+    }
+}
+
+impl<Q: RxQueue, D: DevicePackets, G: Gather> Drop for GatheredRx<Q, D, G> {
+    fn drop(&mut self) {
+        while let Some(at) = self.pending.pop_front() {
+            // A buffer that the GPU reads is not given back. After an error it reads nothing.
+            let here = self.bursts[at].here;
+            while !here && self.failed.is_none() {
+                match self.gather.done(at) {
+                    Ok(true) => break,
+                    Ok(false) => std::hint::spin_loop(),
+                    Err(error) => self.failed = Some(error),
+                }
+            }
+            let burst = &mut self.bursts[at];
+            self.inner.release(&mut burst.packets[burst.handed..burst.count]);
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Packets in the memory of a GPU, as a NIC would write them there.
+#![allow(unsafe_code)] // a promise about where packets lie
 
 use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::counters::NicStats;
+use tensorwire_core::memory::DevicePackets;
 use tensorwire_core::port::{PacketMemory, RxQueue};
-use tensorwire_cuda::gather::DevicePackets;
 use tensorwire_cuda::memory::Region;
 use tensorwire_sim::pool::PacketView;
 
@@ -15,7 +16,9 @@ pub(super) struct Shadows {
     pub(super) stride: usize,
 }
 
-impl DevicePackets for Shadows {
+// SAFETY: a buffer of the NIC holds one packet at a time, and its shadow is as long as the longest
+// frame, rounded up to 64 bytes; the region lives as long as the value.
+unsafe impl DevicePackets for Shadows {
     fn buffers(&self) -> usize {
         self.view.buffers()
     }
@@ -24,8 +27,9 @@ impl DevicePackets for Shadows {
         self.view.number(packet)
     }
 
-    fn address(&self, number: usize) -> u64 {
-        self.region.device_address() + (number * self.stride) as u64
+    fn address(&self, packet: &PacketDesc) -> Option<u64> {
+        let number = self.number(packet)?;
+        Some(self.region.device_address() + (number * self.stride) as u64)
     }
 }
 
