@@ -1,9 +1,9 @@
 //! Memory of a region, whoever allocated it.
 //!
 //! A driver allocates memory that a device reaches; the pools that are built in it belong to other
-//! crates. This is where the two meet: an owned piece of memory, with its kind. Memory that this CPU
-//! reads is [`HostMemory`]; memory that only devices reach is [`DeviceMemory`], which has an address
-//! and no pointer.
+//! crates. This is where the two meet: an owned piece of memory, with its kind. Memory that this
+//! CPU reads is [`HostMemory`]; memory that only devices reach is [`DeviceMemory`], which has an
+//! address and no pointer.
 #![allow(unsafe_code)] // traits whose implementors make a promise about memory
 
 use core::fmt;

@@ -44,6 +44,18 @@ fn batches_in_device_memory_need_a_gpu() {
     assert_eq!(told, 1, "{}", output.stderr);
 }
 
+/// The software NIC writes with the CPU, wherever its packets are asked to lie.
+#[test]
+fn packets_in_device_memory_are_the_hosts_over_the_software_nic() {
+    let device = |yaml: &str| {
+        let at = yaml.find("Data_RX_GPU").expect("the region of the packets");
+        let (before, after) = yaml.split_at(at);
+        format!("{before}{}", after.replacen("host_pinned", "device", 1))
+    };
+    let output = run(device).expect_code(0);
+    assert_eq!(notices(&output), 1, "{}", output.stderr);
+}
+
 #[test]
 fn a_pool_too_small_for_a_gpu_is_no_reason_to_fail() {
     let small = |yaml: &str| {

@@ -10,21 +10,23 @@ use std::path::PathBuf;
 use tensorwire_configs::{Receiver, RegionKind};
 use tensorwire_core::burst::{Burst, BurstPool, Filling, InFlight, PacketDesc};
 use tensorwire_core::geometry::{Geometry, Pools};
-use tensorwire_core::memory::{HostMemory, MemoryKind};
+use tensorwire_core::memory::{DeviceMemory, HostMemory, MemoryKind};
 use tensorwire_core::port::{Event, Infer, Outputs, PacketMemory, Reorder, StageError, Ticket};
 use tensorwire_core::time::Nanos;
 use tensorwire_core::window::SlotMap;
 use tensorwire_cuda::cache::Cache;
+use tensorwire_cuda::gather::StreamGather;
 use tensorwire_cuda::kernels::Kernels;
-use tensorwire_cuda::memory::{Lent, Region};
+use tensorwire_cuda::memory::{Lent, LentDevice, Region};
 use tensorwire_cuda::queue::{Layout, Output, Source, StreamQueue};
-use tensorwire_cuda::reorder::{GpuReorder, InRegion};
+use tensorwire_cuda::reorder::{GpuReorder, InRegion, Locate};
 use tensorwire_cuda::stream::Events;
 use tensorwire_cuda::{Choice, Gpu};
 use tensorwire_kernels::{Conversion, Kernel};
 use tensorwire_sim::pool::BatchMemory;
 use tensorwire_sim::reorder::CpuReorder;
 
+use super::nic::dpdk::OnGpu;
 use super::plan::{Plan, failure, only_on_gpu};
 use super::timed::Measures;
 use crate::exit::{ExitCode, Failure};
@@ -36,6 +38,36 @@ pub struct GpuParts {
     /// The queue of the reorders and the memory of the packets; `None` where the CPU reorders, into
     /// memory that an inference on the GPU reads too.
     reorder: Option<(StreamQueue, Region)>,
+    /// What brings headers, where a NIC writes to memory of the GPU and does not split frames.
+    gather: Option<Box<StreamGather>>,
+}
+
+/// Memory that a GPU lends to a NIC for its packets.
+#[derive(Debug)]
+pub enum Packets {
+    /// The CPU reads it too.
+    Host(Box<dyn HostMemory>),
+    /// Its own, and what brings headers out of it, should the NIC not.
+    Device(Box<dyn DeviceMemory>, Box<StreamGather>),
+}
+
+/// Where the GPU finds packets.
+#[derive(Debug)]
+pub enum Place {
+    /// In memory that the CPU reads too.
+    Region(InRegion),
+    /// In its own.
+    Device(OnGpu),
+}
+
+impl Locate for Place {
+    #[inline]
+    fn frame(&self, packet: &PacketDesc, bytes: &[u8]) -> Option<(u64, usize)> {
+        match self {
+            Self::Region(place) => place.frame(packet, bytes),
+            Self::Device(place) => place.frame(packet, bytes),
+        }
+    }
 }
 
 /// The reorder stage of a run.
@@ -44,7 +76,7 @@ pub enum ReorderStage<'m> {
     /// On the CPU.
     Cpu(Box<CpuReorder<'m>>),
     /// On the GPU.
-    Gpu(Box<GpuReorder<StreamQueue, InRegion>>),
+    Gpu(Box<GpuReorder<StreamQueue, Place>>),
 }
 
 /// The user's cache of compiled kernels.
@@ -58,8 +90,8 @@ pub fn cache() -> Option<Cache> {
 ///
 /// # Errors
 ///
-/// A [`Failure`] (exit 5) when the batches are to lie in memory of a GPU and there is none, or when
-/// a GPU that is there has not the memory or fails.
+/// A [`Failure`] (exit 5) when batches or packets are to lie in memory of a GPU and there is none,
+/// or when a GPU that is there has not the memory, cannot have NICs write to it, or fails.
 pub fn open(plan: &Plan, rx: &Receiver, infers: Option<&Gpu>) -> Result<Option<GpuParts>, Failure> {
     let on_cpu = || infers.map(|gpu| GpuParts::of_cpu(plan, rx, gpu)).transpose();
     if !rx.reorder_on_gpu {
@@ -82,6 +114,9 @@ pub fn open(plan: &Plan, rx: &Receiver, infers: Option<&Gpu>) -> Result<Option<G
         Ok(kernels) => kernels,
         Err(error) => return instead(error.to_string()),
     };
+    if plan.nic.packets_on_device() {
+        packets_on(&gpu).map_err(|why| no_packets(plan, &why))?;
+    }
     // What infers on the CPU reads batches there.
     let on_host = plan.model.is_some() && infers.is_none();
     let parts = GpuParts::new(plan, rx, bytes, (&gpu, &kernels), on_host)
@@ -101,8 +136,43 @@ fn demands_device(plan: &Plan, rx: &Receiver) -> bool {
     output.is_some_and(|region| region.kind == RegionKind::Device)
 }
 
+/// Whether a NIC can be given memory of `gpu`.
+///
+/// # Errors
+///
+/// Why not.
+fn packets_on(gpu: &Gpu) -> Result<(), String> {
+    let failed = |error: tensorwire_cuda::CudaError| error.to_string();
+    if gpu.integrated().map_err(failed)? {
+        return Err(format!(
+            "{} shares the memory of the host, and has none of its own",
+            gpu.name()
+        ));
+    }
+    if !gpu.direct_rdma().map_err(failed)? {
+        return Err(format!("{} lets no NIC write to its memory (no GPUDirect RDMA)", gpu.name()));
+    }
+    Ok(())
+}
+
+/// No packets in memory of a GPU.
+fn no_packets(plan: &Plan, why: &str) -> Failure {
+    let region = plan.config.rx.as_ref().and_then(|rx| plan.config.regions.get(rx.region));
+    let name = region.map_or("", |region| region.name.as_str());
+    failure(
+        ExitCode::Device,
+        format!(
+            "memory region `{name}` is of kind `device`: {why}; with `host_pinned` packets lie in \
+             memory of the host"
+        ),
+    )
+}
+
 /// The run goes on without a GPU, and says so, unless it cannot.
 fn without_gpu(plan: &Plan, on_device: bool, why: &str) -> Result<(), Failure> {
+    if plan.nic.packets_on_device() {
+        return Err(no_packets(plan, why));
+    }
     if on_device {
         return Err(failure(
             ExitCode::Device,
@@ -132,12 +202,15 @@ fn too_few_packets(plan: &Plan, rx: &Receiver) -> Option<String> {
     })
 }
 
-/// The GPU of the batches where they lie on one, else that of the inference, else the first.
+/// The GPU of the batches where they lie on one, else that of the packets where they do, else that
+/// of the inference, else the first.
 pub(super) fn choice(plan: &Plan, rx: &Receiver) -> Choice {
     let output = plan.config.regions.get(rx.output_region);
     let of_batches = output.filter(|region| region.kind == RegionKind::Device);
+    let of_packets = plan.config.regions.get(rx.region).filter(|_| plan.nic.packets_on_device());
     let of_inference = plan.config.inference.as_ref().map(|inference| inference.gpu_id);
-    Choice::Index(of_batches.map(|region| region.affinity).or(of_inference).unwrap_or(0))
+    let of_region = of_batches.or(of_packets).map(|region| region.affinity);
+    Choice::Index(of_region.or(of_inference).unwrap_or(0))
 }
 
 impl GpuParts {
@@ -153,12 +226,20 @@ impl GpuParts {
             if demands_device(plan, rx) { MemoryKind::Device } else { MemoryKind::HostPinned };
         let bytes = geometry.batch_bytes();
         let output = Output::new(gpu, bytes, buffers(plan, rx), kind, on_host)?;
-        let packets = Region::new(gpu, MemoryKind::HostPinned, packet_bytes)?;
-        let source = if gpu.integrated()? { Source::Device } else { Source::Pinned };
+        let on_device = plan.nic.packets_on_device();
+        let (packets, gather) = if on_device {
+            let bytes = LentDevice::region_bytes(packet_bytes);
+            let gather = Some(Box::new(StreamGather::new(kernels, gpu)?));
+            (Region::new(gpu, MemoryKind::Device, bytes)?, gather)
+        } else {
+            (Region::new(gpu, MemoryKind::HostPinned, packet_bytes)?, None)
+        };
+        let near = on_device || gpu.integrated()?;
+        let source = if near { Source::Device } else { Source::Pinned };
         let kept = vec![packets.clone()];
         let layout = Layout::of(geometry, rx.network_order);
         let queue = StreamQueue::new(kernels, gpu, &layout, source, output.clone(), kept)?;
-        Ok(Self { output, reorder: Some((queue, packets)) })
+        Ok(Self { output, reorder: Some((queue, packets)), gather })
     }
 
     /// Batches that the CPU writes and an inference on `gpu` reads.
@@ -166,7 +247,7 @@ impl GpuParts {
         let (bytes, kind) = (plan.config.geometry.batch_bytes(), MemoryKind::HostPinned);
         let output = Output::new(gpu, bytes, buffers(plan, rx), kind, true)
             .map_err(|error| failure(ExitCode::Device, format!("{}: {error}", gpu.name())))?;
-        Ok(Self { output, reorder: None })
+        Ok(Self { output, reorder: None, gather: None })
     }
 
     /// The batches.
@@ -186,12 +267,15 @@ impl GpuParts {
     /// # Errors
     ///
     /// A [`Failure`] (exit 6) the second time.
-    pub fn packets(&self) -> Result<Option<Box<dyn HostMemory>>, Failure> {
+    pub fn packets(&mut self) -> Result<Option<Packets>, Failure> {
         let Some((_, packets)) = &self.reorder else { return Ok(None) };
-        match Lent::new(packets) {
-            Ok(lent) => Ok(Some(Box::new(lent))),
-            Err(error) => Err(failure(ExitCode::Internal, error.to_string())),
-        }
+        let lent = match self.gather.take() {
+            Some(gather) => {
+                LentDevice::new(packets).map(|lent| Packets::Device(Box::new(lent), gather))
+            }
+            None => Lent::new(packets).map(|lent| Packets::Host(Box::new(lent))),
+        };
+        lent.map(Some).map_err(|error| failure(ExitCode::Internal, error.to_string()))
     }
 }
 
@@ -230,7 +314,8 @@ pub fn batches(
     }
 }
 
-/// The reorder stage, and the events that a consumer has to wait for.
+/// The reorder stage, and the events that a consumer has to wait for. `on_device` says where
+/// packets are that lie in memory of the GPU.
 ///
 /// # Errors
 ///
@@ -241,15 +326,16 @@ pub fn stage<'m>(
     geometry: &Geometry,
     memory: &'m BatchMemory,
     pool: &BurstPool,
-    rx_bufs: usize,
+    (rx_bufs, on_device): (usize, Option<OnGpu>),
 ) -> Result<(ReorderStage<'m>, Option<Events>), Failure> {
     let Some((queue, packets)) = gpu.and_then(|gpu| gpu.reorder) else {
         let stage = CpuReorder::at_placement(geometry, memory)
             .map_err(|error| failure(ExitCode::Internal, error.to_string()))?;
         return Ok((ReorderStage::Cpu(Box::new(stage)), None));
     };
-    let locate = InRegion::new(&packets)
-        .ok_or_else(|| failure(ExitCode::Internal, "packets in memory that no CPU reads"))?;
+    let locate = on_device.map(Place::Device).or(InRegion::new(&packets).map(Place::Region));
+    let locate =
+        locate.ok_or_else(|| failure(ExitCode::Internal, "packets in memory that no CPU reads"))?;
     let events = queue.events();
     let tokens = (pool.id(), pool.buffers());
     let stage = GpuReorder::new(geometry, tokens, rx_bufs, queue, locate);

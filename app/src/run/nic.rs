@@ -65,6 +65,8 @@ pub struct Ends<T, R, M> {
     pub tx: Option<T>,
     /// The receiving end and its memory, where something is received.
     pub rx: Option<(R, M)>,
+    /// Where a GPU finds packets that lie in its own memory; `None` where they do not.
+    pub on_gpu: Option<dpdk::OnGpu>,
     /// Its links, where it has some, each with the name that a person knows it by.
     pub links: Vec<Watched>,
 }
@@ -81,7 +83,7 @@ impl Nic for SwNic {
     fn ends(&mut self) -> Result<EndsOf<'_, Self>, Failure> {
         let packets = self.packets();
         let (tx, rx) = self.split();
-        Ok(Ends { tx: Some(tx), rx: Some((rx, packets)), links: Vec::new() })
+        Ok(Ends { tx: Some(tx), rx: Some((rx, packets)), on_gpu: None, links: Vec::new() })
     }
 }
 
@@ -96,7 +98,7 @@ impl Nic for SocketNic {
         // A sender's way is up to the kernel, and may change.
         let links = self.interface().map(kernel_link).into_iter().collect();
         let (tx, rx) = self.split();
-        Ok(Ends { tx, rx: rx.zip(packets), links })
+        Ok(Ends { tx, rx: rx.zip(packets), on_gpu: None, links })
     }
 }
 
@@ -139,6 +141,16 @@ impl NicPlan {
         }
         both_sides(mode)?;
         software(config, args).map(|nic| Self::Software(Box::new(nic)))
+    }
+
+    /// Whether its packets are to lie in memory of a GPU: with the software NIC and sockets they
+    /// never do.
+    #[must_use]
+    pub fn packets_on_device(&self) -> bool {
+        match self {
+            Self::Dpdk(nic) => nic.rx.as_ref().is_some_and(|rx| rx.on_device.is_some()),
+            Self::Software(_) | Self::Socket { .. } => false,
+        }
     }
 
     /// Bytes of memory that this NIC wants lent for the packets that a GPU is to read.

@@ -12,7 +12,6 @@ use std::thread;
 use tensorwire_configs::Receiver;
 use tensorwire_core::burst::{BurstPool, PacketDesc, PoolId};
 use tensorwire_core::limits::MAX_POLL;
-use tensorwire_core::memory::HostMemory;
 use tensorwire_core::pipeline::consumer::Consumer;
 use tensorwire_core::pipeline::poller::{Poller, SplitLink, SplitQueue};
 use tensorwire_core::pipeline::producer::{Producer, ProducerConfig};
@@ -30,7 +29,7 @@ use tensorwire_tensorrt::Rebuild;
 use super::backend::Backend;
 use super::clock::Clock;
 use super::frames::Frames;
-use super::gpu::{self, Awaited, GpuParts, ReorderStage};
+use super::gpu::{self, Awaited, GpuParts, Packets, ReorderStage};
 use super::left::{Left, RunSink};
 use super::nic::{EndsOf, Nic, NicPlan};
 use super::plan::{Plan, failure};
@@ -65,8 +64,9 @@ pub(super) fn execute(
             run.on(|memory| {
                 let config = config.as_ref().clone();
                 let nic = match memory {
-                    Some(memory) => SwNic::new_in(config, memory),
-                    None => SwNic::new(config),
+                    Some(Packets::Host(memory)) => SwNic::new_in(config, memory),
+                    // Only to ports by DPDK: `NicPlan::packets_on_device`.
+                    Some(Packets::Device(..)) | None => SwNic::new(config),
                 };
                 nic.map_err(refused)
             })
@@ -113,7 +113,7 @@ impl Run<'_> {
     /// Runs on the NIC that `open` opens, with its packets in the memory that it is given, if any.
     fn on<N: Nic>(
         &self,
-        open: impl FnOnce(Option<Box<dyn HostMemory>>) -> Result<N, Failure>,
+        open: impl FnOnce(Option<Packets>) -> Result<N, Failure>,
     ) -> Result<Summary, Failure> {
         match &self.plan.config.rx {
             Some(rx) => self.receive(rx, open),
@@ -130,7 +130,7 @@ impl Run<'_> {
     fn receive<N: Nic>(
         &self,
         rx: &Receiver,
-        open: impl FnOnce(Option<Box<dyn HostMemory>>) -> Result<N, Failure>,
+        open: impl FnOnce(Option<Packets>) -> Result<N, Failure>,
     ) -> Result<Summary, Failure> {
         let (plan, config) = (self.plan, &self.plan.config);
         // Before the model is loaded, which takes seconds: a place that cannot be written is told
@@ -140,9 +140,9 @@ impl Run<'_> {
         let pool = BurstPool::new(output as usize)
             .map_err(|error| failure(ExitCode::Config, error.to_string()))?;
         let tensorrt = tensorrt::open(plan, rx)?;
-        let gpu = gpu::open(plan, rx, tensorrt.as_ref().map(|tensorrt| &tensorrt.gpu))?;
+        let mut gpu = gpu::open(plan, rx, tensorrt.as_ref().map(|tensorrt| &tensorrt.gpu))?;
         let memory = gpu::batches(gpu.as_ref(), &pool, plan)?;
-        let mut nic = open(gpu.as_ref().map_or(Ok(None), GpuParts::packets)?)?;
+        let mut nic = open(gpu.as_mut().map_or(Ok(None), GpuParts::packets)?)?;
         // The model's own threads are made here, before any thread of ours is pinned.
         let backend = match tensorrt.zip(gpu.as_ref()) {
             Some((tensorrt, parts)) => self.engine(tensorrt, parts, pool.id())?,
@@ -196,8 +196,9 @@ impl Run<'_> {
         let geometry = &self.plan.config.geometry;
         let mut backlog: Vec<PacketDesc> = Vec::new();
         let rx_bufs = nic::rx_bufs(&self.plan.config);
+        let place = (rx_bufs, ends.on_gpu);
         let (reorder, events) =
-            gpu::stage(stages.gpu, geometry, stages.memory, &stages.pool, rx_bufs)?;
+            gpu::stage(stages.gpu, geometry, stages.memory, &stages.pool, place)?;
         backlog.resize_with(rx_bufs.max(MAX_POLL), PacketDesc::default);
         // An inference on the GPU waits for the reorder there, not here.
         let events = events.filter(|_| !stages.backend.on_gpu());

@@ -305,6 +305,16 @@ impl Gpu {
         Ok(self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0)
     }
 
+    /// Whether other devices, NICs among them, can be given its memory (GPUDirect RDMA). That the
+    /// kernel lets them is another matter.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] when the driver refuses.
+    pub fn direct_rdma(&self) -> Result<bool, CudaError> {
+        Ok(self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED)? != 0)
+    }
+
     /// Bytes of the second-level cache.
     ///
     /// # Errors

@@ -70,6 +70,24 @@ pub trait Gather {
     fn headers(&self, burst: usize) -> &[u8];
 }
 
+impl<G: Gather + ?Sized> Gather for Box<G> {
+    fn list(&mut self, burst: usize) -> &mut [u64] {
+        (**self).list(burst)
+    }
+
+    fn submit(&mut self, burst: usize, count: usize) -> Result<(), CudaError> {
+        (**self).submit(burst, count)
+    }
+
+    fn done(&mut self, burst: usize) -> Result<bool, CudaError> {
+        (**self).done(burst)
+    }
+
+    fn headers(&self, burst: usize) -> &[u8] {
+        (**self).headers(burst)
+    }
+}
+
 /// The kernel that gathers headers, on a stream of its own.
 #[derive(Debug)]
 pub struct StreamGather {
@@ -89,13 +107,17 @@ impl StreamGather {
     /// [`RegionError`] when something of it cannot be had.
     pub fn new(kernels: &Kernels, gpu: &Gpu) -> Result<Self, RegionError> {
         let lists = BURSTS * MAX_POLL * size_of::<u64>();
-        Ok(Self {
+        let mut gather = Self {
             stream: Stream::new(gpu)?,
             function: kernels.function("tw_gather_headers")?,
             events: Events::new(gpu, BURSTS, false)?,
             lists: Region::new(gpu, MemoryKind::HostPinned, lists)?,
             headers: Region::new(gpu, MemoryKind::HostPinned, BURSTS * MAX_POLL * HEADER_BYTES)?,
-        })
+        };
+        // CUDA loads a kernel at its first launch, which takes time and memory: now, of no packet.
+        gather.submit(0, 0)?;
+        gather.stream.synchronize()?;
+        Ok(gather)
     }
 }
 
@@ -125,7 +147,7 @@ impl Gather for StreamGather {
             header_bytes: HEADER,
             padding: 0,
         };
-        let shape = Shape::gather(count, HEADER);
+        let shape = Shape::gather(count.max(1), HEADER);
         // SAFETY: `params` is what this kernel takes; list and headers of the burst are this
         // stage's and are not touched until the event, and the addresses are of whole buffers of
         // the NIC, whose tokens the queue keeps.

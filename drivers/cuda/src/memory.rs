@@ -6,12 +6,13 @@
 #![allow(unsafe_code)] // calls of a C library; each block says why it may be made
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::sys;
-use tensorwire_core::memory::{HostMemory, MemoryKind};
+use tensorwire_core::memory::{DeviceMemory, HostMemory, MemoryKind};
 
 use crate::device::Gpu;
 use crate::error::{CudaError, check};
@@ -301,9 +302,96 @@ unsafe impl HostMemory for Lent {
     }
 }
 
+/// Bytes of a GPU's page, as NICs are told of its memory (64 KiB).
+pub const GPU_PAGE: usize = 1 << 16;
+
+/// A region of device memory, for the pool of a NIC that writes there by itself.
+#[derive(Debug)]
+pub struct LentDevice {
+    base: NonZeroUsize,
+    len: usize,
+    /// Kept as long as it is lent.
+    _region: Region,
+}
+
+impl LentDevice {
+    /// Bytes of a region out of which so many can be lent: whole pages, which it need not begin
+    /// with.
+    #[must_use]
+    pub const fn region_bytes(bytes: usize) -> usize {
+        bytes.saturating_add(2 * GPU_PAGE)
+    }
+
+    /// Lends the whole pages of a region to a NIC.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError`] when it is not of device memory or has no whole page, when it was lent
+    /// before, and when the driver refuses.
+    pub fn new(region: &Region) -> Result<Self, RegionError> {
+        if region.kind() != MemoryKind::Device {
+            return Err(RegionError::Kind(region.kind()));
+        }
+        let (base, len) = pages(region.device_address(), region.bytes());
+        let base = NonZeroUsize::new(base).filter(|_| len > 0).ok_or(RegionError::Empty)?;
+        // Relaxed: only the first may go on, nothing is published with it.
+        if region.0.lent.swap(true, Ordering::Relaxed) {
+            return Err(RegionError::Lent);
+        }
+        let lent = Self { base, len, _region: region.clone() };
+        let _entered = region.0.gpu.enter()?;
+        // Calls that copy from it or to it are done when they return: work in the background would
+        // not be ordered with what the NIC does (CUDA's rule for memory that is given to others).
+        let on: u32 = 1;
+        let what = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+        let value = (&raw const on).cast();
+        // SAFETY: the value is of the type that the attribute has and outlives the call; the region
+        // is alive.
+        let result = unsafe { sys::cuPointerSetAttribute(value, what, region.device_address()) };
+        check("cuPointerSetAttribute", result)?;
+        Ok(lent)
+    }
+}
+
+/// The whole pages between an address and the end of so many bytes: the first, and their bytes.
+fn pages(address: u64, bytes: usize) -> (usize, usize) {
+    let (first, end) = (to_usize(address), to_usize(address).saturating_add(bytes));
+    let base = first.checked_next_multiple_of(GPU_PAGE).unwrap_or(end);
+    (base, end.saturating_sub(base) / GPU_PAGE * GPU_PAGE)
+}
+
+// SAFETY: under unified addressing an address of the GPU is one of this process and of nothing
+// else. The region lives as long as `self` has a clone of it, and does not move. Who else works on
+// it is the GPU, between a launch and its event, on packets that are not the NIC's.
+unsafe impl DeviceMemory for LentDevice {
+    fn base(&self) -> NonZeroUsize {
+        self.base
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn page_bytes(&self) -> usize {
+        GPU_PAGE
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_pages_are_lent() {
+        assert_eq!(pages(0x10_0000, 0x3_0000), (0x10_0000, 0x3_0000));
+        assert_eq!(pages(0x10_0200, 0x3_0000), (0x11_0000, 0x2_0000));
+        assert_eq!(pages(0x10_0200, 0x1_0000), (0x11_0000, 0));
+        for (address, bytes) in [(0x10_0200, 1), (0x1f_ffff, 0x1_0001), (0x20_0000, 0x1_0000)] {
+            let (base, len) = pages(address, LentDevice::region_bytes(bytes));
+            assert!(base as u64 >= address && len >= bytes, "{address:#x}");
+            assert!(base.is_multiple_of(GPU_PAGE) && len.is_multiple_of(GPU_PAGE));
+        }
+    }
 
     #[test]
     fn more_than_is_free_is_refused_with_both_numbers() {

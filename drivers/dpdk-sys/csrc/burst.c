@@ -12,8 +12,16 @@ _Static_assert(offsetof(struct rte_mbuf, data_len) == TWD_MBUF_DATA_LEN, "data_l
 _Static_assert(sizeof(((struct rte_mbuf *)0)->data_off) == 2, "data_off is of another size");
 _Static_assert(sizeof(((struct rte_mbuf *)0)->data_len) == 2, "data_len is of another size");
 
+/* Whether a frame lies where it was asked for: in one buffer, or split at that byte. */
+static inline int in_place(const struct rte_mbuf *m, uint16_t split)
+{
+	if (likely(m->nb_segs == 1))
+		return split == 0 || m->data_len <= split;
+	return m->nb_segs == 2 && split != 0 && m->data_len == split;
+}
+
 uint16_t twd_rx_burst(uint16_t port, uint16_t queue, struct twd_packet *out, uint16_t room,
-		      uint64_t *segmented)
+		      uint16_t split, uint64_t *segmented)
 {
 	struct rte_mbuf *mbufs[TWD_BURST];
 	uint16_t got, i, n = 0;
@@ -22,7 +30,7 @@ uint16_t twd_rx_burst(uint16_t port, uint16_t queue, struct twd_packet *out, uin
 	for (i = 0; i < got; i++) {
 		struct rte_mbuf *m = mbufs[i];
 
-		if (unlikely(m->nb_segs != 1)) {
+		if (unlikely(!in_place(m, split))) {
 			rte_pktmbuf_free(m);
 			++*segmented;
 			continue;
@@ -33,6 +41,14 @@ uint16_t twd_rx_burst(uint16_t port, uint16_t queue, struct twd_packet *out, uin
 		n++;
 	}
 	return n;
+}
+
+uint64_t twd_second(const void *mbuf, uint32_t *len)
+{
+	const struct rte_mbuf *m = ((const struct rte_mbuf *)mbuf)->next;
+
+	*len = m ? m->data_len : 0;
+	return m ? (uintptr_t)m->buf_addr + m->data_off : 0;
 }
 
 void twd_free_bulk(void **mbufs, uint32_t count)

@@ -1,12 +1,16 @@
 /* Devices, ports and their queues. */
 #include <errno.h>
 #include <string.h>
+#include <rte_bus.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_eth_ring.h>
 #include <rte_ethdev.h>
 #include <rte_ring.h>
 #include "shim.h"
+
+/* A frame in two buffers. Some drivers (mlx5) want to be asked for both. */
+#define SPLIT (RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT | RTE_ETH_RX_OFFLOAD_SCATTER)
 
 int twd_device_probe(const char *devargs)
 {
@@ -79,6 +83,9 @@ int twd_port_info(uint16_t port, struct twd_port_info *info)
 	info->max_rx_queues = dev.max_rx_queues;
 	info->max_tx_queues = dev.max_tx_queues;
 	info->timestamps = (dev.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) != 0;
+	info->splits = (dev.rx_offload_capa & SPLIT) == SPLIT && dev.rx_seg_capa.multi_pools &&
+		       dev.rx_seg_capa.max_nseg >= 2;
+	info->software = dev.device && strcmp(rte_bus_name(rte_dev_bus(dev.device)), "vdev") == 0;
 	info->keeps_rules = (dev.dev_capa & RTE_ETH_DEV_CAPA_FLOW_RULE_KEEP) != 0;
 	/* A port without an address of its own has all zeros. */
 	if (rte_eth_macaddr_get(port, &mac) == 0)
@@ -88,7 +95,7 @@ int twd_port_info(uint16_t port, struct twd_port_info *info)
 _Static_assert(RTE_ETH_NAME_MAX_LEN <= TWD_NAME, "the name of a port fits");
 
 int twd_port_configure(uint16_t port, uint16_t rx_queues, uint16_t tx_queues, uint32_t mtu,
-		       uint8_t *marks, uint8_t *timestamps)
+		       struct twd_port_options *options)
 {
 	struct rte_eth_conf conf = { 0 };
 	struct rte_eth_dev_info dev;
@@ -96,19 +103,23 @@ int twd_port_configure(uint16_t port, uint16_t rx_queues, uint16_t tx_queues, ui
 
 	if (r < 0)
 		return r;
-	if (*marks) {
+	if (options->marks) {
 		/* Before configure, as its documentation asks. */
 		uint64_t features = RTE_ETH_RX_METADATA_USER_MARK;
 
 		r = rte_eth_rx_metadata_negotiate(port, &features);
 		/* ENOTSUP: the driver negotiates nothing and delivers marks as it can. */
-		*marks = r == -ENOTSUP || (r == 0 && (features & RTE_ETH_RX_METADATA_USER_MARK));
+		options->marks =
+			r == -ENOTSUP || (r == 0 && (features & RTE_ETH_RX_METADATA_USER_MARK));
 	}
 	/* 0: the port's own MTU stays. */
 	conf.rxmode.mtu = mtu;
-	*timestamps = *timestamps && (dev.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP);
-	if (*timestamps)
+	options->timestamps =
+		options->timestamps && (dev.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP);
+	if (options->timestamps)
 		conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+	if (options->split)
+		conf.rxmode.offloads |= SPLIT;
 	/* Without it some drivers (mlx5) do not report that the device is gone. */
 	conf.intr_conf.rmv = dev.dev_flags && (*dev.dev_flags & RTE_ETH_DEV_INTR_RMV) != 0;
 	return rte_eth_dev_configure(port, rx_queues, tx_queues, &conf);
@@ -123,6 +134,28 @@ int twd_port_rx_queue(uint16_t port, uint16_t queue, uint16_t ring, void *pool)
 {
 	return rte_eth_rx_queue_setup(port, queue, ring, (unsigned int)rte_eth_dev_socket_id(port),
 				      NULL, pool);
+}
+
+int twd_port_rx_queue_split(uint16_t port, uint16_t queue, uint16_t ring, void *heads,
+			    uint16_t split, void *pool)
+{
+	/* The second begins where its buffer does, and holds what that holds: both are zero. */
+	union rte_eth_rxseg parts[2] = {
+		{ .split = { .mp = heads, .length = split } },
+		{ .split = { .mp = pool } },
+	};
+	struct rte_eth_dev_info dev;
+	struct rte_eth_rxconf conf;
+	int r = rte_eth_dev_info_get(port, &dev);
+
+	if (r < 0)
+		return r;
+	conf = dev.default_rxconf;
+	conf.offloads |= SPLIT;
+	conf.rx_seg = parts;
+	conf.rx_nseg = 2;
+	return rte_eth_rx_queue_setup(port, queue, ring, (unsigned int)rte_eth_dev_socket_id(port),
+				      &conf, NULL);
 }
 
 int twd_port_tx_queue(uint16_t port, uint16_t queue, uint16_t ring)

@@ -47,6 +47,10 @@ struct twd_port_info {
 	uint8_t timestamps;
 	/* Rules are there again after a driver has set the port up anew by itself. */
 	uint8_t keeps_rules;
+	/* A frame may be received into two buffers of two pools, the first of a length of ours. */
+	uint8_t splits;
+	/* What it receives is written by this CPU. */
+	uint8_t software;
 };
 struct twd_port_stats {
 	uint64_t in_packets, out_packets, in_bytes, out_bytes;
@@ -65,11 +69,19 @@ void twd_ring_free(void *ring);
 int twd_ring_port(const char *name, void *rx, void *tx, uint16_t *port);
 int twd_port_by_name(const char *name, uint16_t *port);
 int twd_port_info(uint16_t port, struct twd_port_info *info);
-/* `marks`, `timestamps`: asked for; each is cleared where the port has it not. */
+/* What is asked for besides queues; the first two are cleared where the port has them not. */
+struct twd_port_options {
+	uint8_t marks, timestamps;
+	/* Frames are split; only for a port that does it. */
+	uint8_t split;
+};
 int twd_port_configure(uint16_t port, uint16_t rx_queues, uint16_t tx_queues, uint32_t mtu,
-		       uint8_t *marks, uint8_t *timestamps);
+		       struct twd_port_options *options);
 int twd_port_adjust(uint16_t port, uint16_t *rx_ring, uint16_t *tx_ring);
 int twd_port_rx_queue(uint16_t port, uint16_t queue, uint16_t ring, void *pool);
+/* The first `split` bytes of a frame into buffers of `heads`, the rest into those of `pool`. */
+int twd_port_rx_queue_split(uint16_t port, uint16_t queue, uint16_t ring, void *heads,
+			    uint16_t split, void *pool);
 int twd_port_tx_queue(uint16_t port, uint16_t queue, uint16_t ring);
 int twd_port_start(uint16_t port);
 int twd_port_stop(uint16_t port);
@@ -102,9 +114,12 @@ struct twd_packet {
 	uint32_t len;
 	uint32_t mark;
 };
-/* At most TWD_BURST. A frame that lies in several buffers is freed and counted in `segmented`. */
+/* At most TWD_BURST. `split`: 0, or the bytes of a frame that lie in a first buffer. A frame that
+ * lies otherwise is freed and counted in `segmented`. */
 uint16_t twd_rx_burst(uint16_t port, uint16_t queue, struct twd_packet *out, uint16_t room,
-		      uint64_t *segmented);
+		      uint16_t split, uint64_t *segmented);
+/* Where the second part of a frame lies, and its bytes; 0 for a frame of one part. */
+uint64_t twd_second(const void *mbuf, uint32_t *len);
 void twd_free_bulk(void **mbufs, uint32_t count);
 int twd_alloc_bulk(void *pool, void **mbufs, uint32_t count);
 /* Makes an empty mbuf hold `len` bytes; NULL where they do not fit. */

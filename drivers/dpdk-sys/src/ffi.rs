@@ -58,6 +58,22 @@ pub struct PortInfo {
     pub timestamps: u8,
     /// 1: rules are there again after its driver has set it up anew by itself.
     pub keeps_rules: u8,
+    /// 1: a frame may be received into two buffers of two pools, the first of a length of ours.
+    pub splits: u8,
+    /// 1: what it receives is written by this CPU.
+    pub software: u8,
+}
+
+/// What a port is asked for besides queues (`struct twd_port_options`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortOptions {
+    /// 1: frames are marked by rules. Cleared where the port cannot do it.
+    pub marks: u8,
+    /// 1: frames are stamped with a time. Cleared where the port cannot do it.
+    pub timestamps: u8,
+    /// 1: frames are split; only for a port that does it.
+    pub split: u8,
 }
 
 /// How often a driver reported what (`struct twd_events`). It counts with release.
@@ -285,20 +301,28 @@ unsafe extern "C" {
     pub fn twd_port_by_name(name: *const c_char, port: *mut u16) -> c_int;
     /// What a port is.
     pub fn twd_port_info(port: u16, info: *mut PortInfo) -> c_int;
-    /// Numbers of queues and options, of a stopped port. The last two are cleared where the port
-    /// cannot do it.
+    /// Numbers of queues and options, of a stopped port.
     pub fn twd_port_configure(
         port: u16,
         rx_queues: u16,
         tx_queues: u16,
         mtu: u32,
-        marks: *mut u8,
-        timestamps: *mut u8,
+        options: *mut PortOptions,
     ) -> c_int;
     /// The ring sizes that the port has, nearest to those given.
     pub fn twd_port_adjust(port: u16, rx_ring: *mut u16, tx_ring: *mut u16) -> c_int;
     /// A receive queue over a pool, of a configured and stopped port.
     pub fn twd_port_rx_queue(port: u16, queue: u16, ring: u16, pool: *mut c_void) -> c_int;
+    /// The same of a port that splits frames: the first `split` bytes into buffers of `heads`, the
+    /// rest into those of `pool`.
+    pub fn twd_port_rx_queue_split(
+        port: u16,
+        queue: u16,
+        ring: u16,
+        heads: *mut c_void,
+        split: u16,
+        pool: *mut c_void,
+    ) -> c_int;
     /// A transmit queue, of a configured and stopped port.
     pub fn twd_port_tx_queue(port: u16, queue: u16, ring: u16) -> c_int;
     /// Starts a port all of whose queues are set up.
@@ -340,14 +364,18 @@ unsafe extern "C" {
     /// Mbufs that are in the pool or in the cache of a thread.
     pub fn twd_pool_available(pool: *mut c_void) -> u32;
 
-    /// Frames of a queue that no other thread polls; at most [`BURST`].
+    /// Frames of a queue that no other thread polls; at most [`BURST`]. `split`: 0, or the bytes
+    /// of a frame that lie in a first buffer; frames that lie otherwise are freed and counted.
     pub fn twd_rx_burst(
         port: u16,
         queue: u16,
         out: *mut Packet,
         room: u16,
+        split: u16,
         segmented: *mut u64,
     ) -> u16;
+    /// Address and bytes of the second part of a frame; 0 for a frame of one part.
+    pub fn twd_second(mbuf: *const c_void, len: *mut u32) -> u64;
     /// Gives mbufs back to their pools, whichever these are.
     pub fn twd_free_bulk(mbufs: *mut *mut c_void, count: u32);
     /// All of them or none.
@@ -407,6 +435,6 @@ pub unsafe fn mbuf_data(mbuf: *const c_void) -> (*mut u8, usize) {
     let len = unsafe { head.add(MBUF_DATA_LEN) };
     // SAFETY: 16 bits, aligned, written by the driver before it handed the mbuf over.
     let len = unsafe { len.cast::<u16>().read() };
-    // SAFETY: data begins inside the buffer: `data_off ≤ buf_len` in every mbuf.
-    (unsafe { buffer.add(usize::from(offset)) }, usize::from(len))
+    // Wrapping: the buffer may be no memory of this CPU, of which only the address counts.
+    (buffer.wrapping_add(usize::from(offset)), usize::from(len))
 }

@@ -259,7 +259,14 @@ mod measured {
         let buffers = Buffers { count: BUFFERS, frame_bytes, room_bytes: 0, pages: Pages::Plain };
         let flows = FlowPlan { flows: vec![FLOW], outer: vec![], isolation: false };
         Some(NicConfig {
-            rx: Some(RxConfig { port: rx, buffers, ring: RING, flows, timestamps: false }),
+            rx: Some(RxConfig {
+                port: rx,
+                buffers,
+                ring: RING,
+                flows,
+                timestamps: false,
+                on_device: None,
+            }),
             tx: Some(TxConfig { port: tx, buffers, ring: RING, eth_src: false, flows: vec![] }),
         })
     }
@@ -423,7 +430,7 @@ mod measured {
         } else {
             None
         };
-        let mut nic = DpdkNic::open(&config, vec![0, 1], lent)?;
+        let mut nic = DpdkNic::open(&config, vec![0, 1], lent.map(Into::into))?;
         nic.start()?;
         let port = nic.ports().last().ok_or("no port")?.number();
         let (tx, rx) = nic.split();

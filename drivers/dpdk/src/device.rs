@@ -36,6 +36,10 @@ pub struct PortInfo {
     pub mac: [u8; 6],
     /// Whether it can stamp what it receives with a time.
     pub timestamps: bool,
+    /// Whether it receives the front of a frame into one buffer and the rest into another.
+    pub splits: bool,
+    /// Whether it is software: this CPU writes what it receives.
+    pub software: bool,
     /// Whether its rules are there again after its driver has set it up anew by itself.
     pub keeps_rules: bool,
     /// Receive and transmit queues that it has at most.
@@ -141,6 +145,8 @@ impl Device {
             numa_node: u32::try_from(raw.socket).ok(),
             mac: raw.mac,
             timestamps: raw.timestamps == 1,
+            splits: raw.splits == 1,
+            software: raw.software == 1,
             keeps_rules: raw.keeps_rules == 1,
             max_queues: (raw.max_rx_queues, raw.max_tx_queues),
         })
@@ -165,6 +171,8 @@ impl Device {
             mac: [0; 6],
             timestamps: 0,
             keeps_rules: 0,
+            splits: 0,
+            software: 0,
         };
         // SAFETY: `info` has the layout of the shim's structure and is ours to write to; a port
         // that does not exist is an error.

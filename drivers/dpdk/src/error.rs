@@ -160,6 +160,11 @@ pub enum PortError {
     },
     /// Packets would lie where this CPU cannot read their headers.
     Unreadable,
+    /// The device is software, which writes with this CPU, and packets would lie where that cannot
+    /// write.
+    Software,
+    /// Headers would have to be taken off frames that do not lie in one piece before this CPU.
+    Outer,
     /// A call failed.
     Call {
         /// The device.
@@ -185,6 +190,12 @@ impl fmt::Display for PortError {
                 "packets would lie in memory that the CPU cannot read, and nothing brings it their \
                  headers",
             ),
+            Self::Software => f.write_str(
+                "the device is software, and packets would lie in memory that the CPU cannot write",
+            ),
+            Self::Outer => {
+                f.write_str("headers would be taken off frames in memory that the CPU cannot read")
+            }
             Self::Call { device, stage, error } => write!(f, "{device}: {stage}: {error}"),
         }
     }

@@ -50,6 +50,8 @@ mod stamp;
 pub mod storage;
 #[cfg(has_dpdk)]
 mod tx;
+#[cfg(has_dpdk)]
+mod view;
 
 pub use config::{EalConfig, ElementError, Pages, PoolSpec, element_bytes};
 #[cfg(has_dpdk)]
@@ -68,7 +70,7 @@ pub use link::LinkProbe;
 pub use nic::{DpdkNic, NicError};
 pub use plan::{Buffers, FlowPlan, NicConfig, PortAddress, RxConfig, TxConfig};
 #[cfg(has_dpdk)]
-pub use pool::{PacketPool, PacketView};
+pub use pool::PacketPool;
 #[cfg(has_dpdk)]
 pub use port::{Port, PortConfig, QueueConfig};
 #[cfg(has_dpdk)]
@@ -77,12 +79,14 @@ pub use rx::DpdkRx;
 pub use stage::Stage;
 #[cfg(has_dpdk)]
 pub use stamp::{Stamps, Timing};
-pub use storage::{HostPages, StorageError};
-pub use tensorwire_core::memory::HostMemory;
+pub use storage::{HostPages, Storage, StorageError};
+pub use tensorwire_core::memory::{DeviceMemory, HostMemory};
 #[cfg(has_dpdk)]
 pub use tensorwire_dpdk_sys::PortStats;
 #[cfg(has_dpdk)]
 pub use tx::DpdkTx;
+#[cfg(has_dpdk)]
+pub use view::{Headers, PacketView};
 
 /// Whether this was built against DPDK.
 pub const BUILT: bool = tensorwire_dpdk_sys::BUILT;

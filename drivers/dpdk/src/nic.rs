@@ -4,18 +4,18 @@ use std::fmt;
 use std::time::Instant;
 
 use tensorwire_core::counters::NicStats;
-use tensorwire_core::memory::HostMemory;
 
 use crate::config::{Pages, PoolSpec};
 use crate::device::Device;
 use crate::eal::Eal;
 use crate::error::{EalError, PoolError, PortError};
 use crate::plan::{Buffers, NicConfig, PortAddress, shares_buffers, slot_bytes};
-use crate::pool::{PacketPool, PacketView};
+use crate::pool::PacketPool;
 use crate::port::{Port, PortConfig, QueueConfig};
 use crate::rx::DpdkRx;
-use crate::storage::{HostPages, StorageError};
+use crate::storage::{HostPages, Storage, StorageError};
 use crate::tx::DpdkTx;
+use crate::view::{Headers, PacketView};
 
 /// The ports of a run. They are attached when the value is made, with all their memory, and receive
 /// from [`DpdkNic::start`] on; they are taken down when it goes, the sender first.
@@ -90,7 +90,10 @@ impl From<PortError> for NicError {
 
 impl DpdkNic {
     /// Starts DPDK for threads that may run on `cores`, attaches the devices, and takes all memory:
-    /// received packets go to `lent`, if it is given.
+    /// received packets go to `lent`, if it is given. Memory of a device it has to be where the
+    /// configuration says so, and only there; the headers of what is received there come to the
+    /// host by the NIC where it can split frames, else somebody has to bring them
+    /// ([`Headers::Gathered`]).
     ///
     /// # Errors
     ///
@@ -98,7 +101,7 @@ impl DpdkNic {
     pub fn open(
         config: &NicConfig,
         cores: Vec<u32>,
-        lent: Option<Box<dyn HostMemory>>,
+        lent: Option<Storage>,
     ) -> Result<Self, NicError> {
         let eal = Eal::start(&config.eal(cores))?;
         let stamps = config.rx.as_ref().is_some_and(|rx| rx.timestamps);
@@ -107,8 +110,13 @@ impl DpdkNic {
         if let Some(rx) = &config.rx {
             let device = attach(&eal, config, &rx.port, 0)?;
             let pool = pool(&eal, "tw-rx", &rx.buffers, &device, lent)?;
+            let (pool, headers) = match rx.on_device {
+                Some(bytes) => headers(&eal, &device, pool, bytes)?,
+                None => (pool, Headers::InPlace),
+            };
             let port = PortConfig {
                 rx: Some(QueueConfig { ring: rx.ring, pool }),
+                headers,
                 flows: Some(rx.flows.clone()),
                 ..PortConfig::default()
             };
@@ -218,7 +226,7 @@ fn pool(
     name: &str,
     buffers: &Buffers,
     device: &Device,
-    lent: Option<Box<dyn HostMemory>>,
+    lent: Option<Storage>,
 ) -> Result<PacketPool, NicError> {
     let spec = PoolSpec {
         name: name.to_owned(),
@@ -238,8 +246,30 @@ fn pool(
                 Pages::Plain => HostPages::plain(bytes),
                 Pages::Huge => HostPages::huge(bytes),
             };
-            Box::new(pages?)
+            Storage::Host(Box::new(pages?))
         }
     };
-    Ok(PacketPool::new(eal, &spec, memory)?)
+    Ok(PacketPool::over(eal, &spec, memory)?)
+}
+
+/// The pool of a queue whose frames lie in `frames`, of which this CPU reads nothing, and how.
+/// Where `device` can split them, the first `bytes` of each go to a pool of the host.
+fn headers(
+    eal: &Eal,
+    device: &Device,
+    frames: PacketPool,
+    bytes: u16,
+) -> Result<(PacketPool, Headers), NicError> {
+    if !device.info()?.splits {
+        return Ok((frames, Headers::Gathered));
+    }
+    let spec = PoolSpec {
+        name: "tw-heads".to_owned(),
+        buffers: u32::try_from(frames.buffers()).unwrap_or(u32::MAX),
+        frame_bytes: bytes.into(),
+        device_bytes: 0,
+    };
+    let memory = HostPages::plain(spec.storage_bytes().map_err(PoolError::Element)?)?;
+    let heads = PacketPool::new(eal, &spec, Box::new(memory))?;
+    Ok((heads, Headers::Split { payloads: frames, bytes }))
 }

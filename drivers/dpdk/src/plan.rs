@@ -66,6 +66,9 @@ pub struct RxConfig {
     pub flows: FlowPlan,
     /// The device says when packets came, if it can (`hardware_timestamps`).
     pub timestamps: bool,
+    /// Packets lie in memory of a GPU, and payloads begin at this byte of a frame; `None`: in
+    /// memory that this CPU reads.
+    pub on_device: Option<u16>,
 }
 
 /// The sending side.
@@ -112,9 +115,12 @@ impl NicConfig {
                 config.pages = Pages::Huge;
             }
         }
-        let rx = self.rx.as_ref().map_or(0, |rx| rx.buffers.count);
-        let tx = self.tx.as_ref().map_or(0, |tx| tx.buffers.count);
-        let bytes = (u64::from(rx) + u64::from(tx)) * BYTES_PER_BUFFER;
+        // Two to a frame where a device splits it.
+        let rx = self.rx.as_ref().map_or(0, |rx| {
+            u64::from(rx.buffers.count) * if rx.on_device.is_some() { 2 } else { 1 }
+        });
+        let tx = self.tx.as_ref().map_or(0, |tx| u64::from(tx.buffers.count));
+        let bytes = (rx + tx) * BYTES_PER_BUFFER;
         let memory = BASE_MIB + bytes.div_ceil(1 << 20);
         config.memory_mib = u32::try_from(memory).unwrap_or(u32::MAX);
         config
@@ -230,7 +236,8 @@ mod tests {
 
     fn rx(port: PortAddress) -> RxConfig {
         let flows = FlowPlan { flows: vec![], outer: vec![], isolation: false };
-        RxConfig { port, buffers: buffers(51_200, 1240), ring: 8192, flows, timestamps: false }
+        let buffers = buffers(51_200, 1240);
+        RxConfig { port, buffers, ring: 8192, flows, timestamps: false, on_device: None }
     }
 
     fn tx(port: PortAddress) -> TxConfig {
@@ -249,6 +256,9 @@ mod tests {
         assert_eq!((eal.pci.len(), eal.pages, eal.cores), (1, Pages::Huge, vec![3]));
         // 128 + 102,400 × 384 bytes.
         assert_eq!(eal.memory_mib, 128 + 38);
+        let split = RxConfig { on_device: Some(64), ..rx(pci(0)) };
+        let split = NicConfig { rx: Some(split), tx: Some(tx(pci(0))) };
+        assert_eq!(split.eal(vec![3]).memory_mib, 128 + 57);
         let two = NicConfig { rx: Some(rx(pci(0))), tx: Some(tx(pci(1))) };
         assert_eq!(two.eal(vec![3]).pci, ["0000:01:00.0", "0000:01:00.1"]);
         assert!(!two.one_port());

@@ -6,19 +6,14 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::Arc;
 
-use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::limits::HEADER_BYTES;
-use tensorwire_core::memory::{HostMemory, MemoryKind};
-use tensorwire_core::port::PacketMemory;
-use tensorwire_core::time::Nanos;
+use tensorwire_core::memory::{DeviceMemory, HostMemory, MemoryKind};
 use tensorwire_dpdk_sys as sys;
-use tensorwire_kernels::prefetch;
 
 use crate::config::{HEADROOM, PoolSpec};
 use crate::eal::Eal;
 use crate::error::{CallError, PoolError, undone};
-use crate::stamp::Stamps;
-use crate::storage::page_bytes;
+use crate::storage::Storage;
 
 /// Mbufs that a thread keeps for itself, so that it rarely goes to the shared ring of the pool.
 const CACHE: u32 = 256;
@@ -37,7 +32,7 @@ struct Inner {
     frame_bytes: usize,
     /// Bytes of a frame that this CPU will read.
     read: usize,
-    storage: ManuallyDrop<Box<dyn HostMemory>>,
+    storage: ManuallyDrop<Storage>,
     /// Last: it must outlive the pool.
     _eal: Eal,
 }
@@ -68,6 +63,23 @@ impl PacketPool {
         spec: &PoolSpec,
         storage: Box<dyn HostMemory>,
     ) -> Result<Self, PoolError> {
+        Self::over(eal, spec, Storage::Host(storage))
+    }
+
+    /// The same in memory that this CPU does not reach.
+    ///
+    /// # Errors
+    ///
+    /// As [`PacketPool::new`].
+    pub fn on_device(
+        eal: &Eal,
+        spec: &PoolSpec,
+        storage: Box<dyn DeviceMemory>,
+    ) -> Result<Self, PoolError> {
+        Self::over(eal, spec, Storage::Device(storage))
+    }
+
+    pub(crate) fn over(eal: &Eal, spec: &PoolSpec, storage: Storage) -> Result<Self, PoolError> {
         let element = spec.element_bytes()?;
         let needed = spec.storage_bytes()?;
         if spec.buffers == 0 {
@@ -78,9 +90,13 @@ impl PacketPool {
         }
         let named = CString::new(spec.name.as_str()).ok().filter(|_| spec.name.len() <= 25);
         let name = named.ok_or_else(|| PoolError::Name(spec.name.clone()))?;
-        // Memory that a GPU's driver lent: the payloads are the GPU's, and to ask the caches for
-        // them costs a receiving core half of its rate.
-        let read = if storage.kind() == MemoryKind::HostPinned { HEADER_BYTES } else { usize::MAX };
+        let read = match storage.kind() {
+            // A GPU's driver lent it: the payloads are the GPU's, and to ask the caches for them
+            // costs a receiving core half of its rate.
+            MemoryKind::HostPinned => HEADER_BYTES,
+            MemoryKind::Device => 0,
+            _ => usize::MAX,
+        };
         let registered = Registered::new(storage)?;
         let (base, len) = registered.range();
         let mut pool = ptr::null_mut();
@@ -123,7 +139,7 @@ impl PacketPool {
 
     /// Begin and length of its memory.
     pub(crate) fn memory(&self) -> (*mut c_void, usize) {
-        (self.inner.storage.base().as_ptr().cast(), self.inner.storage.len())
+        (self.inner.storage.base(), self.inner.storage.len())
     }
 
     /// Number of buffers.
@@ -158,7 +174,7 @@ impl PacketPool {
     }
 
     /// Bytes of a frame that this CPU will read: all of it, or its headers, where a GPU reads the
-    /// rest.
+    /// rest; 0 where it can read none.
     #[must_use]
     pub fn read_bytes(&self) -> usize {
         self.inner.read.min(self.room_bytes())
@@ -178,9 +194,24 @@ impl PacketPool {
         at.addr() as u64 >= range.data_first && end.addr() as u64 <= range.data_last && at <= end
     }
 
+    /// The number of the buffer that the byte at `at` lies in; one of another pool has none.
+    #[inline]
+    pub(crate) fn number(&self, at: *const u8) -> Option<usize> {
+        let offset = (at.addr() as u64).checked_sub(self.inner.range.data_first)?;
+        // Buffers lie in their memory one behind the other.
+        let number = usize::try_from(offset / u64::from(self.inner.element)).ok()?;
+        (number < self.buffers()).then_some(number)
+    }
+
+    /// Bytes of a frame that the caches are asked for ahead of a read.
+    #[inline]
+    pub(crate) fn ahead(&self) -> usize {
+        self.inner.read
+    }
+
     /// Whether `handle` is the address of one of its mbufs.
     #[inline]
-    fn owns(&self, handle: u64) -> bool {
+    pub(crate) fn owns(&self, handle: u64) -> bool {
         (self.inner.range.mbuf_first..=self.inner.range.mbuf_last).contains(&handle)
     }
 }
@@ -205,25 +236,25 @@ impl Drop for Inner {
 
 /// Memory that EAL knows of.
 struct Registered {
-    storage: ManuallyDrop<Box<dyn HostMemory>>,
+    storage: ManuallyDrop<Storage>,
 }
 
 impl Registered {
-    fn new(storage: Box<dyn HostMemory>) -> Result<Self, CallError> {
-        let (base, len) = (storage.base().as_ptr().cast(), storage.len());
-        // SAFETY: the range is valid, ours and page-aligned, as `HostMemory` promises, and is
-        // unregistered before it goes.
-        let result = unsafe { sys::twd_memory_register(base, len, page_bytes(&*storage)) };
+    fn new(storage: Storage) -> Result<Self, CallError> {
+        let (base, len) = (storage.base(), storage.len());
+        // SAFETY: the range is ours and page-aligned, as `HostMemory` and `DeviceMemory` promise,
+        // and is unregistered before it goes; DPDK notes it and does not touch it.
+        let result = unsafe { sys::twd_memory_register(base, len, storage.page_bytes()) };
         CallError::check("rte_extmem_register", result)?;
         Ok(Self { storage: ManuallyDrop::new(storage) })
     }
 
     fn range(&self) -> (*mut c_void, usize) {
-        (self.storage.base().as_ptr().cast(), self.storage.len())
+        (self.storage.base(), self.storage.len())
     }
 
     /// It stays registered; whoever has the storage makes a `Registered` of it to undo that.
-    fn keep(self) -> ManuallyDrop<Box<dyn HostMemory>> {
+    fn keep(self) -> ManuallyDrop<Storage> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: taken once: `this` is not dropped.
         ManuallyDrop::new(unsafe { ManuallyDrop::take(&mut this.storage) })
@@ -239,80 +270,4 @@ impl Drop for Registered {
         // SAFETY: dropped once, here.
         unsafe { ManuallyDrop::drop(&mut self.storage) };
     }
-}
-
-/// Packets as this CPU sees them: the memory of those pools whose buffers a queue may hand over.
-#[derive(Clone, Debug)]
-pub struct PacketView {
-    first: PacketPool,
-    more: Vec<PacketPool>,
-    stamps: Option<Stamps>,
-}
-
-impl PacketView {
-    /// A view of `pool`, and of `more` pools whose buffers come in as well (a ring device passes on
-    /// the buffers of its sender).
-    #[must_use]
-    pub fn new(pool: PacketPool, more: Vec<PacketPool>) -> Self {
-        Self { first: pool, more, stamps: None }
-    }
-
-    /// The same where a device stamps what it receives.
-    pub(crate) fn stamped(self, stamps: Stamps) -> Self {
-        Self { stamps: Some(stamps), ..self }
-    }
-
-    /// The pools.
-    pub fn pools(&self) -> impl Iterator<Item = &PacketPool> {
-        std::iter::once(&self.first).chain(&self.more)
-    }
-
-    /// Whether `packet` is of one of the pools.
-    #[inline]
-    pub(crate) fn owns(&self, packet: &PacketDesc) -> bool {
-        let handle = packet.handle();
-        self.first.owns(handle) || self.more.iter().any(|pool| pool.owns(handle))
-    }
-}
-
-impl PacketMemory for PacketView {
-    /// As the trait has it; of a packet that is not from these pools, nothing.
-    #[inline]
-    fn bytes<'a>(&'a self, packet: &'a PacketDesc) -> &'a [u8] {
-        if !self.owns(packet) {
-            return &[];
-        }
-        // SAFETY: the handle is the address of an mbuf of a pool that this view keeps alive, and
-        // the token says that its holder has it: `DpdkRx` claims one for each mbuf that a burst
-        // gave it, and no other driver's handles are in the range of the pool's mbufs.
-        let (data, len) = unsafe { sys::mbuf_data(mbuf(packet)) };
-        debug_assert!(
-            // A packet of no bytes lies nowhere.
-            len == 0 || self.pools().any(|pool| pool.contains(data, data.wrapping_add(len))),
-            "a packet outside our memory"
-        );
-        // SAFETY: the driver wrote `len` bytes there before it handed the mbuf over; they are in a
-        // buffer that stays while the pool does, and nothing writes to it while the token is out.
-        unsafe { std::slice::from_raw_parts(data, len) }
-    }
-
-    #[inline]
-    fn prefetch(&self, packet: &PacketDesc) {
-        let bytes = self.bytes(packet);
-        prefetch(bytes.get(..self.first.inner.read).unwrap_or(bytes));
-    }
-
-    /// As the trait has it; of a device without stamps, and of a packet that is not from these
-    /// pools, nothing.
-    #[inline]
-    fn arrived(&self, packet: &PacketDesc) -> Option<Nanos> {
-        self.stamps.as_ref().filter(|_| self.owns(packet))?.of_packet(packet)
-    }
-}
-
-/// The mbuf behind a token.
-#[inline]
-pub(crate) fn mbuf(packet: &PacketDesc) -> *mut c_void {
-    // An address fits: it was one.
-    ptr::with_exposed_provenance_mut(usize::try_from(packet.handle()).unwrap_or(0))
 }

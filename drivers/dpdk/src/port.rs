@@ -14,11 +14,12 @@ use crate::event::{Reported, Watch};
 use crate::flow::{self, Rule, Steering};
 use crate::link::LinkProbe;
 use crate::plan::FlowPlan;
-use crate::pool::{PacketPool, PacketView};
+use crate::pool::PacketPool;
 use crate::rx::{DpdkRx, RxSide};
 use crate::stage::Stage;
 use crate::stamp::{Stamps, Timing};
 use crate::tx::{DpdkTx, TxSide};
+use crate::view::{Headers, PacketView};
 
 /// The largest frame that every Ethernet port takes, without its checksum (IEEE 802.3).
 const STANDARD_FRAME: usize = 1514;
@@ -45,6 +46,8 @@ pub struct PortConfig {
     pub rx: Option<QueueConfig>,
     /// The transmit queue, if any.
     pub tx: Option<QueueConfig>,
+    /// How received frames lie in the pool of their queue.
+    pub headers: Headers,
     /// Pools of senders whose very buffers arrive here (ring devices).
     pub peers: Vec<PacketPool>,
     /// The flows to steer to the receive queue.
@@ -122,8 +125,11 @@ impl Port {
 
     fn set_up(&mut self, mut watch: impl FnMut(Stage) -> bool) -> Result<(), PortError> {
         let info = self.device()?.info()?;
-        let mut marks = u8::from(self.config.flows.is_some());
-        let mut timestamps = u8::from(self.config.timestamps.is_some());
+        let mut options = sys::PortOptions {
+            marks: self.config.flows.is_some().into(),
+            timestamps: self.config.timestamps.is_some().into(),
+            split: self.config.headers.payloads().is_some().into(),
+        };
         for stage in Stage::OPEN {
             if !watch(stage) {
                 return Err(PortError::Stopped(stage));
@@ -135,15 +141,15 @@ impl Port {
                     Ok(())
                 }
                 Stage::Configure => {
-                    self.check_buffers(info.min_rx_bytes)?;
+                    self.check_buffers(&info)?;
                     self.up.rules_go = !info.keeps_rules;
-                    self.configure(&info.driver, info.max_mtu, &mut marks, &mut timestamps)
+                    self.configure(&info.driver, info.max_mtu, &mut options)
                 }
                 Stage::Map => self.map(),
                 Stage::RxQueue => self.rx_queue(),
                 Stage::TxQueue => self.tx_queue(),
                 Stage::Start => self.start(),
-                Stage::Steer => self.steer(marks == 1).map(|()| self.wrap()),
+                Stage::Steer => self.steer(options.marks == 1).map(|()| self.wrap()),
             };
             let name = &info.name;
             done.map_err(|error| PortError::Call { device: name.clone(), stage, error })?;
@@ -151,11 +157,12 @@ impl Port {
         let id = self.device()?.port();
         self.timing = match self.config.timestamps {
             None => Timing::Loop,
-            Some(_) if timestamps == 0 => Timing::NoStamps,
+            Some(_) if options.timestamps == 0 => Timing::NoStamps,
             Some(epoch) => Stamps::of(id, epoch),
         };
         if let Some(queue) = &self.config.rx {
-            let mut view = PacketView::new(queue.pool.clone(), self.config.peers.clone());
+            let mut view = PacketView::new(queue.pool.clone(), self.config.peers.clone())
+                .lying(self.config.headers.clone());
             if let Timing::Device(stamps) = &self.timing {
                 view = view.stamped(stamps.clone());
             }
@@ -183,13 +190,35 @@ impl Port {
         self.device.as_ref().map_or(u16::MAX, Device::port)
     }
 
-    fn check_buffers(&self, needed: usize) -> Result<(), PortError> {
-        let Some(queue) = &self.config.rx else { return Ok(()) };
-        if !queue.pool.cpu_readable() {
+    fn check_buffers(&self, info: &PortInfo) -> Result<(), PortError> {
+        if info.software && !self.rx_pools().all(PacketPool::cpu_readable) {
+            return Err(PortError::Software);
+        }
+        let (Some(queue), headers) = (&self.config.rx, &self.config.headers) else {
+            return Ok(());
+        };
+        if !(queue.pool.cpu_readable() || matches!(headers, Headers::Gathered)) {
             return Err(PortError::Unreadable);
         }
-        let given = queue.pool.room_bytes();
-        if given < needed { Err(PortError::Buffers { given, needed }) } else { Ok(()) }
+        let outer = self.config.flows.as_ref().is_some_and(|plan| !plan.outer.is_empty());
+        if outer && !matches!(headers, Headers::InPlace) {
+            return Err(PortError::Outer);
+        }
+        let whole = headers.payloads().unwrap_or(&queue.pool);
+        let front = usize::from(headers.split());
+        let needed = info.min_rx_bytes;
+        for (given, needed) in [(whole.room_bytes(), needed), (queue.pool.room_bytes(), front)] {
+            if given < needed {
+                return Err(PortError::Buffers { given, needed });
+            }
+        }
+        Ok(())
+    }
+
+    /// The pools of received frames: two where they are split.
+    fn rx_pools(&self) -> impl Iterator<Item = &PacketPool> {
+        let pool = self.config.rx.as_ref().map(|queue| &queue.pool);
+        pool.into_iter().chain(self.config.headers.payloads())
     }
 
     /// Before anything else: some drivers take it only then.
@@ -209,22 +238,20 @@ impl Port {
         &mut self,
         driver: &str,
         max_mtu: u32,
-        marks: &mut u8,
-        timestamps: &mut u8,
+        options: &mut sys::PortOptions,
     ) -> Result<(), CallError> {
-        let pools = [&self.config.rx, &self.config.tx].into_iter().flatten();
-        let frame = pools.map(|queue| queue.pool.frame_bytes()).max().unwrap_or(0);
+        let pools = self.rx_pools().chain(self.config.tx.as_ref().map(|queue| &queue.pool));
+        let frame = pools.map(PacketPool::frame_bytes).max().unwrap_or(0);
         // Only where it is needed, and not for an interface of the kernel, which keeps its own.
         let own = frame <= STANDARD_FRAME || driver == "net_af_packet";
         let mtu = u32::try_from(frame.saturating_sub(ETHERNET_HEADER)).unwrap_or(u32::MAX);
         let mtu = if own { 0 } else { mtu.min(max_mtu) };
         let (rx, tx) = (self.config.rx.is_some(), self.config.tx.is_some());
         self.up.watched = Some(Watch::new(self.number())?);
-        let (marks, timestamps) = (&raw mut *marks, &raw mut *timestamps);
-        // SAFETY: the port is ours and stopped; the two answers are ours to write to.
-        let result = unsafe {
-            sys::twd_port_configure(self.number(), rx.into(), tx.into(), mtu, marks, timestamps)
-        };
+        let options = &raw mut *options;
+        // SAFETY: the port is ours and stopped; the answers are ours to write to.
+        let result =
+            unsafe { sys::twd_port_configure(self.number(), rx.into(), tx.into(), mtu, options) };
         CallError::check("rte_eth_dev_configure", result)?;
         let (id, rx, tx) = (self.number(), &raw mut self.rings.0, &raw mut self.rings.1);
         // SAFETY: both are ours to write to.
@@ -232,14 +259,12 @@ impl Port {
         CallError::check("rte_eth_dev_adjust_nb_rx_tx_desc", result).map(|_| ())
     }
 
-    /// A device that reaches memory by itself has to know ours. One that is software says that it
-    /// has no use for it.
+    /// A device that reaches memory by itself has to know ours. One that has no use for it says so.
     fn map(&mut self) -> Result<(), CallError> {
         let Some(device) = &self.device else { return Ok(()) };
         let handle = device.handle()?;
-        let queues = [&self.config.rx, &self.config.tx].into_iter().flatten();
-        let pools = queues.map(|queue| queue.pool.clone()).chain(self.config.peers.clone());
-        for pool in pools.collect::<Vec<_>>() {
+        let pools = self.rx_pools().chain(self.config.tx.as_ref().map(|queue| &queue.pool));
+        for pool in pools.chain(&self.config.peers).cloned().collect::<Vec<_>>() {
             let (base, len) = pool.memory();
             if self.up.mapped.iter().any(|other| other.memory() == pool.memory()) {
                 continue;
@@ -249,7 +274,7 @@ impl Port {
             let result = unsafe { sys::twd_device_map(handle, base, iova, len) };
             match CallError::check("rte_dev_dma_map", result) {
                 Ok(_) => self.up.mapped.push(pool),
-                Err(error) if error.code == libc::ENOTSUP => {}
+                Err(error) if error.code == libc::ENOTSUP && pool.cpu_readable() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -258,10 +283,17 @@ impl Port {
 
     fn rx_queue(&mut self) -> Result<(), CallError> {
         let Some(queue) = &self.config.rx else { return Ok(()) };
-        // SAFETY: the port is ours, configured and stopped; the pool outlives the queue: `config`
-        // keeps it until the port is closed.
-        let result =
-            unsafe { sys::twd_port_rx_queue(self.number(), QUEUE, self.rings.0, queue.pool.raw()) };
+        let (port, ring, pool) = (self.number(), self.rings.0, queue.pool.raw());
+        let result = match &self.config.headers {
+            Headers::Split { payloads, bytes } => {
+                let rest = payloads.raw();
+                // SAFETY: the port is ours, configured and stopped; the pools outlive the queue:
+                // `config` keeps them until the port is closed.
+                unsafe { sys::twd_port_rx_queue_split(port, QUEUE, ring, pool, *bytes, rest) }
+            }
+            // SAFETY: as above.
+            _ => unsafe { sys::twd_port_rx_queue(port, QUEUE, ring, pool) },
+        };
         CallError::check("rte_eth_rx_queue_setup", result).map(|_| ())
     }
 
@@ -336,6 +368,23 @@ impl Port {
         let put = !self.config.wrap.is_empty() && self.config.tx.is_some();
         let put = put.then(|| format!("headers are put by {}", who(&self.wrapping)));
         taken.into_iter().chain(put).collect()
+    }
+
+    /// How this CPU comes by the headers of what is received, in words; nothing where it reads
+    /// whole frames.
+    #[must_use]
+    pub fn lying(&self) -> Option<String> {
+        match &self.config.headers {
+            Headers::InPlace => None,
+            Headers::Split { bytes, .. } => Some(format!(
+                "the NIC writes the first {bytes} bytes of a frame to the host, the rest to the GPU"
+            )),
+            Headers::Gathered => Some(
+                "the NIC writes frames to the GPU, which brings the host their headers: it cannot \
+                 split them"
+                    .to_owned(),
+            ),
+        }
     }
 
     /// What the port is; `None` once it is closed.

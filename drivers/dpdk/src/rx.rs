@@ -12,8 +12,8 @@ use tensorwire_core::time::Nanos;
 use tensorwire_dpdk_sys as sys;
 
 use crate::eal;
-use crate::pool::{PacketView, mbuf};
 use crate::port;
+use crate::view::{PacketView, mbuf};
 
 /// How old an answer of the NIC's counters may be: a read can take a real NIC tens of microseconds,
 /// and the poller asks in every step.
@@ -92,7 +92,8 @@ impl RxSide {
 /// A receive queue of a [`crate::Port`].
 ///
 /// A packet is an mbuf; its token's handle is the address. What the driver filled is what
-/// [`PacketMemory::bytes`] shows: nothing is copied.
+/// [`PacketMemory::bytes`] shows: nothing is copied. A frame that the NIC splits is a chain of two,
+/// of which the first is the packet: its bytes are the headers, and both go back with it.
 #[derive(Debug)]
 pub struct DpdkRx<'p> {
     side: &'p mut RxSide,
@@ -109,8 +110,8 @@ impl<'p> DpdkRx<'p> {
         self.side.received
     }
 
-    /// Frames that a driver delivered in several buffers although one had room: dropped, and
-    /// counted among the errors.
+    /// Frames that a driver delivered in several buffers although one had room, or split elsewhere
+    /// than it was to: dropped, and counted among the errors.
     #[must_use]
     pub const fn segmented(&self) -> u64 {
         self.side.segmented
@@ -175,11 +176,11 @@ impl<'p> DpdkRx<'p> {
         let side = &mut *self.side;
         // At most 64.
         let room = u16::try_from(out.len().min(sys::BURST)).unwrap_or(0);
-        let segmented = &raw mut side.segmented;
+        let (split, segmented) = (side.view.headers().split(), &raw mut side.segmented);
         // SAFETY: the port runs, as `side` exists only while it does; this is the only handle of
         // the queue, so no other thread polls it; `packets` has room for a burst.
         let got = unsafe {
-            sys::twd_rx_burst(side.port, side.queue, packets.as_mut_ptr(), room, segmented)
+            sys::twd_rx_burst(side.port, side.queue, packets.as_mut_ptr(), room, split, segmented)
         };
         for (packet, place) in packets.iter().zip(&mut *out).take(got.into()) {
             let flow = if side.marks { packet.mark } else { 0 };

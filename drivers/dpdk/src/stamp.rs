@@ -11,7 +11,7 @@ use tensorwire_dpdk_sys as sys;
 use crate::clock::DeviceClock;
 use crate::error::CallError;
 use crate::event::Reported;
-use crate::pool::mbuf;
+use crate::view::mbuf;
 
 /// Who says when a packet came.
 #[derive(Clone, Debug, Default)]

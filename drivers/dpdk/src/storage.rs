@@ -1,24 +1,73 @@
 //! Memory that packets are received into and sent from. DPDK does not allocate it: it is registered
-//! as *external* memory, whoever made it. A GPU's comes from its driver as
-//! [`tensorwire_core::memory::HostMemory`]; the host's own is mapped here.
+//! as *external* memory, whoever made it. What a GPU reads comes from its driver, as
+//! [`tensorwire_core::memory::HostMemory`] or [`tensorwire_core::memory::DeviceMemory`]; the host's
+//! own is mapped here.
 
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
-use tensorwire_core::memory::{HostMemory, MemoryKind};
+use tensorwire_core::memory::{DeviceMemory, HostMemory, MemoryKind};
 
 /// Bytes of a huge page (x86-64, and aarch64 with 4 KiB pages).
 pub const HUGE_PAGE: usize = 2 << 20;
 
-/// The pages as which DPDK is told of a piece of memory.
+/// Memory that packets lie in, whoever has made it.
+#[derive(Debug)]
+pub enum Storage {
+    /// This CPU reads it.
+    Host(Box<dyn HostMemory>),
+    /// Devices only: this CPU learns what is in it by other ways.
+    Device(Box<dyn DeviceMemory>),
+}
+
+impl From<Box<dyn HostMemory>> for Storage {
+    fn from(memory: Box<dyn HostMemory>) -> Self {
+        Self::Host(memory)
+    }
+}
+
 #[cfg(any(has_dpdk, test))]
-pub(crate) fn page_bytes(memory: &dyn HostMemory) -> usize {
-    let whole = |bytes: usize| bytes.is_multiple_of(HUGE_PAGE);
-    let huge = memory.kind() == MemoryKind::Huge
-        && whole(memory.base().addr().get())
-        && whole(memory.len());
-    if huge { HUGE_PAGE } else { SMALL_PAGE }
+impl Storage {
+    /// Its first byte; of a device's memory no more than an address.
+    pub(crate) fn base(&self) -> *mut std::ffi::c_void {
+        match self {
+            Self::Host(memory) => memory.base().as_ptr().cast(),
+            Self::Device(memory) => std::ptr::without_provenance_mut(memory.base().get()),
+        }
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Host(memory) => memory.len(),
+            Self::Device(memory) => memory.len(),
+        }
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> MemoryKind {
+        match self {
+            Self::Host(memory) => memory.kind(),
+            Self::Device(_) => MemoryKind::Device,
+        }
+    }
+
+    /// The pages as which DPDK is told of it.
+    pub(crate) fn page_bytes(&self) -> usize {
+        let whole = |bytes: usize| bytes.is_multiple_of(HUGE_PAGE);
+        match self {
+            Self::Device(memory) => memory.page_bytes(),
+            Self::Host(memory)
+                if memory.kind() == MemoryKind::Huge
+                    && whole(memory.base().addr().get())
+                    && whole(memory.len()) =>
+            {
+                HUGE_PAGE
+            }
+            Self::Host(_) => SMALL_PAGE,
+        }
+    }
 }
 
 /// Bytes of a plain page.
@@ -147,12 +196,15 @@ mod tests {
     #[test]
     fn memory_is_whole_pages_and_zero() {
         let memory = HostPages::plain(5000).expect("two pages");
-        assert_eq!((memory.len(), page_bytes(&memory)), (8192, 4096));
-        assert_eq!(memory.kind(), MemoryKind::Host);
+        assert_eq!((memory.len(), memory.kind()), (8192, MemoryKind::Host));
         assert_eq!(memory.base().as_ptr().addr() % 4096, 0);
         // SAFETY: the mapping is 8192 bytes long, and nobody writes to it.
         let bytes = unsafe { std::slice::from_raw_parts(memory.base().as_ptr(), 8192) };
         assert!(bytes.iter().all(|&byte| byte == 0));
+        let base = memory.base().as_ptr().cast();
+        let storage = Storage::Host(Box::new(memory));
+        assert_eq!((storage.base(), storage.len()), (base, 8192));
+        assert_eq!((storage.page_bytes(), storage.kind()), (4096, MemoryKind::Host));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! Interfaces of the kernel are in `two_hosts.rs`. Without DPDK in the build each test says that it
 //! is skipped.
 
+mod on_gpu;
 mod standin;
 
 use std::fs;
@@ -287,7 +288,11 @@ fn failed_starts_say_why_and_leave_nothing() {
         ("options", Box::new(at("\"net_memif0,role=nobody\"")), "DPDK: net_memif0: attach"),
         ("no interface", Box::new(at("nosuchif0")), "DPDK: net_af_packet0: attach"),
         ("no NIC", Box::new(at("\"0000:ff:1f.7\"")), "DPDK: "),
-        ("memory of a GPU", Box::new(kind("device")), "is of kind `device`"),
+        (
+            "memory of a GPU",
+            Box::new(kind("device")),
+            "is of kind `device`: `net_ring0` is software",
+        ),
         ("huge pages", Box::new(kind("huge")), "huge pages of 2 MiB"),
     ];
     for (what, change, said) in cases {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use tensorwire_core::limits::HEADER_BYTES;
 use tensorwire_core::memory::MemoryKind;
-use tensorwire_dpdk::{DpdkNic, HostMemory, HostPages, NicError, PoolError};
+use tensorwire_dpdk::{DpdkNic, HostMemory, HostPages, NicError, PoolError, Storage};
 use tensorwire_dpdk_sys as sys;
 
 use crate::support::{FRAME, Folder, alone, carry, cores, memif_nic};
@@ -78,7 +78,7 @@ fn packets_lie_in_the_lenders_memory_and_it_comes_back_last() {
         let bytes = config.rx_storage_bytes().expect("a size");
         let lender = Lender::new(bytes, "net_memif0", &back);
         let region = lender.base().as_ptr().addr()..lender.base().as_ptr().addr() + lender.len();
-        let mut nic = DpdkNic::open(&config, cores(), Some(lender)).expect("ports");
+        let mut nic = DpdkNic::open(&config, cores(), Some(Storage::Host(lender))).expect("ports");
         nic.start().expect("they start");
         let (tx, rx) = nic.split();
         let (mut tx, (mut rx, view)) = (tx.expect("a sender"), rx.expect("a receiver"));
@@ -103,8 +103,8 @@ fn a_lender_that_lends_too_little_is_refused() {
     alone("lent::a_lender_that_lends_too_little_is_refused", || {
         let (folder, back) = (Folder::new(), Arc::default());
         let lender = Lender::new(4096, "net_memif0", &back);
-        let refused =
-            DpdkNic::open(&memif_nic(&folder), cores(), Some(lender)).expect_err("too small");
+        let refused = DpdkNic::open(&memif_nic(&folder), cores(), Some(Storage::Host(lender)))
+            .expect_err("too small");
         assert!(matches!(refused, NicError::Pool(PoolError::Storage { given: 4096, .. })));
         assert_eq!(back.lock().expect("no panic").len(), 1);
     });

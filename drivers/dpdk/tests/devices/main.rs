@@ -18,6 +18,8 @@ mod huge;
 #[cfg(has_dpdk)]
 mod lent;
 #[cfg(has_dpdk)]
+mod ondevice;
+#[cfg(has_dpdk)]
 mod places;
 #[cfg(has_dpdk)]
 mod support;

@@ -19,7 +19,7 @@ use tensorwire_sim::infer::NullInfer;
 use crate::support::{Folder, Wire, alone, eal};
 
 /// Frames of the 256 images of the main job.
-const FRAMES: u64 = 32_768;
+pub(crate) const FRAMES: u64 = 32_768;
 
 /// Sees the address of every payload that is placed.
 struct Places {
@@ -56,7 +56,7 @@ impl Reorder for Places {
 
 /// Counts images.
 #[derive(Default)]
-struct Images(u64);
+pub(crate) struct Images(pub(crate) u64);
 
 impl Sink for Images {
     fn deliver(&mut self, delivery: &Delivery, _: Outputs<'_>) -> Result<(), SinkFault> {
@@ -65,7 +65,7 @@ impl Sink for Images {
     }
 }
 
-fn settings(geometry: &Geometry) -> ProducerConfig {
+pub(crate) fn settings(geometry: &Geometry) -> ProducerConfig {
     let mut flows = FlowTable::new();
     flows.push(&FlowMatch::any(0)).expect("room for one flow");
     ProducerConfig {

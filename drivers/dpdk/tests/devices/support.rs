@@ -43,6 +43,17 @@ pub(crate) fn alone(name: &str, body: impl FnOnce()) {
 /// As [`alone`], of a test after which `standing` things could not be taken down.
 #[track_caller]
 pub(crate) fn alone_leaving(standing: u64, name: &str, body: impl FnOnce()) {
+    alone_among(standing, name, Vec::new, body);
+}
+
+/// As [`alone_leaving`], with what `environment` says besides.
+#[track_caller]
+pub(crate) fn alone_among(
+    standing: u64,
+    name: &str,
+    environment: impl FnOnce() -> Vec<(String, String)>,
+    body: impl FnOnce(),
+) {
     if env::var(CHILD).as_deref() == Ok(name) {
         body();
         assert_eq!(left_standing(), standing, "could not be taken down");
@@ -52,6 +63,7 @@ pub(crate) fn alone_leaving(standing: u64, name: &str, body: impl FnOnce()) {
     let output = Command::new(itself)
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env(CHILD, name)
+        .envs(environment())
         .output()
         .expect("this program runs");
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -198,6 +210,7 @@ pub(crate) fn memif_nic(folder: &Folder) -> NicConfig {
             ring: 1024,
             flows,
             timestamps: false,
+            on_device: None,
         }),
         tx: Some(TxConfig {
             port: address(1, "client"),
