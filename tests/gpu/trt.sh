@@ -88,6 +88,14 @@ value() { grep -o "\"$1\": *[-0-9.e+]*" "$2" | head -n 1 | sed 's/.*: *//'; }
 # latency KEY FILE: mean, p50, p99 and number of samples, in one line.
 latency() { tr -d '\n ' <"$2" | grep -o "\"$1\":{[^}]*}"; }
 
+# loops NAME FILE: heap allocations of the receiving and the inferring loop since the receiver was ready; a loop that makes
+# one fails.
+loops() {
+    local counts
+    counts=$(tr -d '\n ' <"$2" | grep -oE '"thread":"tw-(producer|consumer)","turns":[0-9]+,"allocations":[0-9]+')
+    [ "$(grep -c '"allocations":0$' <<<"$counts")" -eq 2 ] || fail "$1" "loops allocate: $counts"
+}
+
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf("%.3f", (b > 0) ? a / b : 0) }'; }
 
 models() {
@@ -185,7 +193,7 @@ flow() {
     local precision dual name before after both
     configure flow-none fp16 device true false "$folder/cifar256.pcap"
     check flow-none "$program" run "$out/flow-none.yaml" --backend none --no-pin --json --loop --seconds 6 \
-        --sim-tx lossless &&
+        --sim-tx lossless && loops flow-none "$out/flow-none.out" &&
         printf 'reception and reorder alone: %s images/s, reorder %s\n' "$(value active_images_per_s "$out/flow-none.out")" \
             "$(latency reorder_ms "$out/flow-none.out")"
     for precision in fp16 int8; do
@@ -194,6 +202,7 @@ flow() {
             name=flow-$precision-dual-$dual
             configure "$name" $precision device true $dual "$folder/cifar256.pcap"
             infer "$name" --loop --seconds 8 --sim-tx lossless || continue
+            loops "$name" "$out/$name.out"
             both=$(value active_images_per_s "$out/$name.out")
             printf '%s: both %s images/s, %s of the engine alone (%s); %s %s\n' "$name" "$both" \
                 "$(ratio "$both" "$before")" "$before" "$(latency infer_ms "$out/$name.out")" \

@@ -250,9 +250,11 @@ impl Builder<'_> {
         self.node("Relu", &format!("{name}.relu"), &[&x], vec![])
     }
 
-    /// Mean over all positions and linear layer, always in fp32.
+    /// Mean over all positions and linear layer, always in fp32. What the mean is taken of is
+    /// quantized as every block's input is: without that the last block adds its shortcut in fp16,
+    /// for which TensorRT turns it back by a kernel of its own, and the sum is rearranged besides.
     fn head(&mut self, head: Head, input: String) {
-        let mut x = input;
+        let mut x = self.quantized(input);
         if self.trunk != ElemType::Fp32 {
             x = self.cast("head.cast", &x, ElemType::Fp32);
         }

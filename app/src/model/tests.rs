@@ -326,10 +326,13 @@ fn an_int8_model_is_close_and_its_nodes_are_where_tensorrt_wants_them() {
     let graph = tensorwire_onnx::ModelGraph::read(&bytes).expect("our own file");
     let of = |op: &str| graph.nodes.iter().filter(|node| node.op_type == op).count();
     // Twenty convolutions: a pair for the weights of each, one for each of its inputs (the three
-    // with a downsample share theirs), and one for the result of each downsample.
+    // with a downsample share theirs), one for the result of each downsample, and one for what the
+    // mean is taken of.
     assert_eq!((of("Conv"), of("BatchNormalization")), (20, 0));
-    assert_eq!(of("QuantizeLinear"), 20 + 17 + 3);
+    assert_eq!(of("QuantizeLinear"), 20 + 17 + 3 + 1);
     assert_eq!(of("DequantizeLinear"), of("QuantizeLinear"));
+    let mean = graph.nodes.iter().find(|node| node.op_type == "GlobalAveragePool");
+    assert_eq!(mean.expect("one").inputs, ["layer4.1.relu.dq"]);
     let findings = crate::trt::lint::lint(&graph);
     let warnings = findings.iter().filter(|f| f.rule.level == crate::trt::lint::Level::Warning);
     assert_eq!(warnings.map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);

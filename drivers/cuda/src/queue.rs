@@ -329,7 +329,7 @@ impl StreamQueue {
             network_order: u32::from(layout.network_order),
             ..ReorderParams::default()
         };
-        Ok(Self {
+        let mut queue = Self {
             stream: Stream::new(gpu)?,
             staging,
             function,
@@ -344,7 +344,32 @@ impl StreamQueue {
             near_lists: near.transpose()?,
             ways: Ways::default(),
             _packets: packets,
-        })
+        };
+        queue.rehearse()?;
+        Ok(queue)
+    }
+
+    /// Does once all that a batch takes, with no packet in it: the driver loads a kernel when it is
+    /// first launched, and the bindings look each function up, into memory that they allocate, when
+    /// it is first called. Neither is to happen when packets come. The first buffer is all zeros
+    /// then, as it was.
+    fn rehearse(&mut self) -> Result<(), CudaError> {
+        if let Some(staging) = &self.staging {
+            let _entered = self.stream.gpu().enter()?;
+            staging.rehearse(&self.stream)?;
+        }
+        self.submit(0)?;
+        self.finish()?;
+        (self.ways, self.marks.batches) = (Ways::default(), 0);
+        let Some(event) = self.events.get(0) else { return Err(NO_BUFFER) };
+        event.wait()?;
+        event.done()?;
+        // Nobody has asked for a time yet.
+        self.took(0);
+        if let Some(timed) = self.marks.timed.first_mut() {
+            *timed = false;
+        }
+        Ok(())
     }
 
     /// The events of the buffers, for who waits for a batch.

@@ -103,6 +103,30 @@ impl Staging {
         Ok(true)
     }
 
+    /// Makes every call of [`Staging::bring`] once, with the first bytes of the pool.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError`] when the driver refuses.
+    pub(crate) fn rehearse(&self, stream: &Stream) -> Result<(), CudaError> {
+        for area in &self.areas {
+            let bytes = area.memory.bytes().min(self.packets.bytes()).min(64) as u64;
+            let rows = Rows { lead: 0, apart: bytes, bytes, count: 1 };
+            self.copies.wait(&area.read)?;
+            for rows in [None, Some(rows)] {
+                let run = Run { from: 0, to: 0, bytes, rows };
+                let to = area.memory.device_address();
+                // SAFETY: pool and area are at least that long, live as long as the stream, and are
+                // used by nobody yet.
+                unsafe { copy(self.host, to, &run, &self.copies)? };
+            }
+            area.copied.record(&self.copies)?;
+            stream.wait(&area.copied)?;
+            area.read.record(stream)?;
+        }
+        Ok(())
+    }
+
     /// What was enqueued on `stream` so far is all that reads the packets copied last. The context
     /// is entered.
     ///
