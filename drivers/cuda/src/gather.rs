@@ -11,7 +11,7 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::counters::NicStats;
@@ -243,6 +243,24 @@ impl<D: DevicePackets + PacketMemory> PacketMemory for GatheredPackets<D> {
     }
 }
 
+/// The error that ended a gather, for who does not have the queue: none of its packets has a header
+/// from then on.
+#[derive(Clone, Debug, Default)]
+pub struct GatherFault(Arc<OnceLock<CudaError>>);
+
+impl GatherFault {
+    /// The error, once there was one.
+    #[must_use]
+    pub fn get(&self) -> Option<CudaError> {
+        self.0.get().copied()
+    }
+
+    /// Notes an error; the first counts.
+    fn set(&self, error: CudaError) {
+        let _ = self.0.set(error);
+    }
+}
+
 /// A receive queue of packets on a GPU, with their headers. Packets that it has not handed out are
 /// given back to the NIC when it goes.
 #[derive(Debug)]
@@ -255,7 +273,7 @@ pub struct GatheredRx<Q: RxQueue, D: DevicePackets, G: Gather> {
     pending: VecDeque<usize>,
     idle: Vec<usize>,
     headers: Arc<Headers>,
-    failed: Option<CudaError>,
+    fault: GatherFault,
 }
 
 impl<Q: RxQueue, D: DevicePackets, G: Gather> GatheredRx<Q, D, G> {
@@ -275,7 +293,7 @@ impl<Q: RxQueue, D: DevicePackets, G: Gather> GatheredRx<Q, D, G> {
             bursts: (0..BURSTS).map(|_| burst()).collect(),
             pending: VecDeque::with_capacity(BURSTS),
             idle: (0..BURSTS).collect(),
-            failed: None,
+            fault: GatherFault::default(),
         }
     }
 
@@ -292,11 +310,17 @@ impl<Q: RxQueue, D: DevicePackets, G: Gather> GatheredRx<Q, D, G> {
         &self.inner
     }
 
-    /// The error of CUDA that ended it. Packets that came after it have no header, and so count as
-    /// malformed.
+    /// The error of CUDA that ended it. Packets that came after it have no header, and so belong to
+    /// no flow.
     #[must_use]
-    pub const fn failed(&self) -> Option<CudaError> {
-        self.failed
+    pub fn failed(&self) -> Option<CudaError> {
+        self.fault.get()
+    }
+
+    /// The same, for who looks at it while another has the queue.
+    #[must_use]
+    pub fn fault(&self) -> GatherFault {
+        self.fault.clone()
     }
 
     /// Takes packets from the NIC and sends for their headers.
@@ -319,8 +343,11 @@ impl<Q: RxQueue, D: DevicePackets, G: Gather> GatheredRx<Q, D, G> {
             *place = address;
             listed += 1;
         }
-        if self.failed.is_none() && listed > 0 {
-            self.failed = self.gather.submit(at, listed).err();
+        if self.failed().is_none()
+            && listed > 0
+            && let Err(error) = self.gather.submit(at, listed)
+        {
+            self.fault.set(error);
         }
         self.pending.push_back(at);
     }
@@ -330,23 +357,24 @@ impl<Q: RxQueue, D: DevicePackets, G: Gather> GatheredRx<Q, D, G> {
     fn arrive(&mut self) -> Option<usize> {
         let at = *self.pending.front()?;
         if !self.bursts[at].here {
-            let done = match self.failed {
+            let done = match self.failed() {
                 Some(_) => true,
                 None => self.gather.done(at).unwrap_or_else(|error| {
-                    self.failed = Some(error);
+                    self.fault.set(error);
                     true
                 }),
             };
             if !done {
                 return None;
             }
+            let failed = self.failed().is_some();
             let burst = &mut self.bursts[at];
             burst.here = true;
             let (headers, _) = self.gather.headers(at).as_chunks::<HEADER_BYTES>();
             let listed = burst.packets[..burst.count].iter();
             let listed = listed.filter(|packet| self.packets.address(packet).is_some());
             for (packet, header) in listed.zip(headers) {
-                let header = if self.failed.is_some() { &[0; HEADER_BYTES] } else { header };
+                let header = if failed { &[0; HEADER_BYTES] } else { header };
                 if let Some(number) = self.packets.number(packet) {
                     // SAFETY: the packet has not been handed out yet.
                     unsafe { self.headers.put(number, header) };
@@ -431,11 +459,11 @@ impl<Q: RxQueue, D: DevicePackets, G: Gather> Drop for GatheredRx<Q, D, G> {
         while let Some(at) = self.pending.pop_front() {
             // A buffer that the GPU reads is not given back. After an error it reads nothing.
             let here = self.bursts[at].here;
-            while !here && self.failed.is_none() {
+            while !here && self.failed().is_none() {
                 match self.gather.done(at) {
                     Ok(true) => break,
                     Ok(false) => std::hint::spin_loop(),
-                    Err(error) => self.failed = Some(error),
+                    Err(error) => self.fault.set(error),
                 }
             }
             let burst = &mut self.bursts[at];

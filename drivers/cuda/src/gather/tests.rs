@@ -240,6 +240,8 @@ fn after_an_error_packets_come_without_their_headers_and_none_is_lost() {
     let view = nic.packets();
     let (mut tx, rx) = nic.split();
     let mut queue = GatheredRx::new(rx, Buffers(view), gather(&device));
+    let fault = queue.fault();
+    assert_eq!(fault.get(), None);
     for _ in 0..2 {
         for _ in 0..10 {
             tx.send(100, |frame| frame.fill(1)).expect("sent");
@@ -251,6 +253,7 @@ fn after_an_error_packets_come_without_their_headers_and_none_is_lost() {
         queue.release(&mut out);
     }
     assert_eq!(queue.failed().map(|error| error.code), Some(719));
+    assert_eq!(fault.get(), queue.failed(), "told to who looks on");
     assert_eq!(device.asked.get(), 1, "nothing more is asked of the device");
     assert_eq!(queue.free_buffers(), 200);
 }

@@ -4,7 +4,7 @@ use tensorwire_core::burst::PacketDesc;
 use tensorwire_core::counters::NicStats;
 use tensorwire_core::port::{PacketMemory, RxQueue};
 use tensorwire_core::time::Nanos;
-use tensorwire_cuda::gather::{GatheredPackets, GatheredRx, StreamGather};
+use tensorwire_cuda::gather::{GatherFault, GatheredPackets, GatheredRx, StreamGather};
 use tensorwire_dpdk::{DpdkRx, Headers, PacketView};
 
 /// The queue.
@@ -39,6 +39,16 @@ impl<'n> PortRx<'n> {
                 let packets = PortPackets::Gathered(rx.view());
                 (Self::Gathered(Box::new(rx)), packets)
             }
+        }
+    }
+}
+
+impl PortRx<'_> {
+    /// Where it is told that headers do not come any more; `None` where nobody gathers any.
+    pub fn fault(&self) -> Option<GatherFault> {
+        match self {
+            Self::Port(_) => None,
+            Self::Gathered(rx) => Some(rx.fault()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The ports of a run, open.
 
-use tensorwire_cuda::gather::{OnDevice, StreamGather};
+use tensorwire_cuda::gather::{GatherFault, OnDevice, StreamGather};
 use tensorwire_dpdk::{
     CallError, DpdkNic, DpdkTx, Eal, Headers, LinkProbe, NicConfig, NicError, Port, PortAddress,
     PortError, PortFault, Stage, Stamps, Storage, Timing, left_standing,
@@ -101,7 +101,8 @@ impl Nic for DpdkRun {
             describe(port, name, self.talk);
         }
         let ports = self.nic.ports().zip(&self.names).zip(&self.addresses);
-        let links = ports.map(|((port, name), address)| link(port, name, address)).collect();
+        let mut links: Vec<_> =
+            ports.map(|((port, name), address)| link(port, name, address)).collect();
         let gather = self.gather.take();
         let (tx, rx) = self.nic.split();
         let mut on_gpu = None;
@@ -111,6 +112,12 @@ impl Nic for DpdkRun {
             }
             PortRx::over(rx, view, gather)
         });
+        // The receiver's port is the first.
+        let fault = rx.as_ref().and_then(|(rx, _)| rx.fault());
+        if let Some((fault, (_, probe))) = fault.zip(links.first_mut()) {
+            let port = std::mem::replace(probe, Box::new(Nobody));
+            *probe = Box::new(HeadersProbe { port, fault });
+        }
         Ok(Ends { tx, rx, on_gpu, links })
     }
 
@@ -162,6 +169,36 @@ impl Probe for PortProbe {
             None => answered(self.link.look())?,
         };
         Some(Look { resets, ..Look::at(state) })
+    }
+}
+
+/// A port whose packets have their headers brought by a GPU: of no use when that has failed.
+#[derive(Debug)]
+struct HeadersProbe {
+    port: Box<dyn Probe + Send>,
+    fault: GatherFault,
+}
+
+impl Probe for HeadersProbe {
+    fn look(&mut self) -> Option<Look> {
+        let look = self.port.look();
+        if self.fault.get().is_some() { Some(blind(look)) } else { look }
+    }
+}
+
+/// What a port is whose headers do not come any more, whatever it says itself.
+fn blind(look: Option<Look>) -> Look {
+    let state = LinkState::Faulty("the GPU does not bring the headers of packets any more");
+    look.map_or(Look::at(state), |look| Look { state, ..look })
+}
+
+/// Nothing to look at.
+#[derive(Debug)]
+struct Nobody;
+
+impl Probe for Nobody {
+    fn look(&mut self) -> Option<Look> {
+        None
     }
 }
 
@@ -229,5 +266,11 @@ mod tests {
         assert_eq!(answered(Ok(None)), Some(LinkState::Down));
         assert_eq!(answered(error(libc::ENODEV)), Some(LinkState::Gone));
         assert_eq!(answered(error(libc::EIO)), None);
+        let before = Look { resets: 3, ..Look::at(LinkState::Up) };
+        for (look, resets) in [(Some(before), 3), (None, 0)] {
+            let look = blind(look);
+            assert!(matches!(look.state, LinkState::Faulty(why) if why.contains("headers")));
+            assert_eq!(look.resets, resets);
+        }
     }
 }
