@@ -89,8 +89,8 @@ fields!("::tensorwire_configs": Dataset { pcap_path labels_path });
 fields!("::tensorwire_configs": Stats { enabled top_k });
 fields!("::tensorwire_configs": Settings {
     window missing backpressure queue_depth startup_wait_s quiesce_wait_s verify accept_trailer
-    rx_poll rx_ring tx_ring inference_backend workspace_mib features lock_memory realtime_priority
-    isolated_cores
+    rx_poll rx_ring tx_ring socket_gro inference_backend workspace_mib features lock_memory
+    realtime_priority isolated_cores
 });
 fields!("::tensorwire_core::geometry": GeometrySpec {
     channels height width packets_per_image images_per_batch payload_byte_offset payload_bytes

@@ -335,6 +335,8 @@ pub struct Settings {
     pub rx_ring: u32,
     /// Transmit descriptors.
     pub tx_ring: u32,
+    /// A receiving socket takes groups of datagrams from the kernel.
+    pub socket_gro: bool,
     /// Who infers.
     pub inference_backend: Backend,
     /// Most scratch memory of a layer of TensorRT, in MiB; its own limit where not given.

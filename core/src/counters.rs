@@ -10,7 +10,8 @@ use crate::limits::MAX_RANGES;
 /// What a NIC counted itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NicStats {
-    /// Frames the NIC dropped because no receive descriptor was free.
+    /// Frames the NIC dropped because no receive descriptor was free; at least so many where a
+    /// driver says that its NIC counts groups of frames as one.
     pub missed: u64,
     /// Frames the NIC received with an error of its own (CRC, length).
     pub errors: u64,

@@ -12,7 +12,7 @@ use super::link::{KernelLink, Probe};
 use super::plan::failure;
 use crate::exit::{ExitCode, Failure};
 use crate::run::args::{RunArgs, SimTx};
-use crate::sink::Counted;
+use crate::sink::{Counted, Counter, Port};
 use crate::talk::Talk;
 
 pub mod dpdk;
@@ -99,6 +99,19 @@ impl Nic for SocketNic {
         let links = self.interface().map(kernel_link).into_iter().collect();
         let (tx, rx) = self.split();
         Ok(Ends { tx, rx: rx.zip(packets), on_gpu: None, links })
+    }
+
+    fn counted(&self) -> Counted {
+        let Some(groups) = self.group_stats() else { return Counted::default() };
+        let counter = |(name, value): (&str, u64)| Counter { name: name.to_owned(), value };
+        let counters = [
+            ("gro_groups", groups.groups),
+            ("gro_packets", groups.datagrams),
+            ("gro_copied_packets", groups.copied),
+        ];
+        let name = self.local().map(|local| format!("udp://{local}")).unwrap_or_default();
+        let port = Port { port: name, counters: counters.map(counter).to_vec() };
+        Counted { rx: self.rx_stats(), in_groups: true, ports: vec![port] }
     }
 }
 
@@ -193,6 +206,7 @@ fn sockets(config: &Config) -> Option<NicPlan> {
             buffers: region.buffers,
             frame_bytes: config.geometry.frame_bytes(),
             ring: config.settings.rx_ring as usize,
+            offload: config.settings.socket_gro,
         })
     });
     let tx = config.tx.as_ref().and_then(|tx| {
@@ -225,6 +239,12 @@ pub fn open_sockets(
             "notice: the kernel keeps {granted} bytes of what nobody has received yet, and \
              tensorwire.rx_ring asks for {wanted}; raise net.core.rmem_max to {}",
             wanted / 2
+        ));
+    }
+    if let Some(error) = nic.offload_refused() {
+        talk.say(format_args!(
+            "notice: tensorwire.socket_gro: the kernel has no UDP_GRO ({error}); datagrams come \
+             one by one"
         ));
     }
     Ok(nic)

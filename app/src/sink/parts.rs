@@ -280,19 +280,36 @@ impl From<SlotCounters> for Slots {
 }
 
 /// What the receiving NIC counted itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Nic {
-    /// No receive descriptor was free.
-    pub missed: u64,
+    /// No receive descriptor was free; `None` where only groups of packets were counted.
+    pub missed: Option<u64>,
+    /// The groups of packets that were missed, where packets come in groups.
+    pub missed_groups: u64,
     /// Received with an error.
     pub errors: u64,
     /// No packet buffer to receive into.
     pub no_buffer: u64,
 }
 
+impl Default for Nic {
+    fn default() -> Self {
+        NicStats::default().into()
+    }
+}
+
 impl From<NicStats> for Nic {
     fn from(of: NicStats) -> Self {
-        Self { missed: of.missed, errors: of.errors, no_buffer: of.no_buffer }
+        let missed = Some(of.missed);
+        Self { missed, missed_groups: 0, errors: of.errors, no_buffer: of.no_buffer }
+    }
+}
+
+impl Nic {
+    /// What was counted as missed are groups. Where none was missed, no packet was.
+    pub(super) fn count_groups(&mut self) {
+        self.missed_groups = self.missed.unwrap_or(0);
+        self.missed = (self.missed_groups == 0).then_some(0);
     }
 }
 

@@ -63,6 +63,8 @@ pub struct RunFacts<'a> {
 pub struct Counted {
     /// Of its receiving side; `None` where the producer's word is the last.
     pub rx: Option<NicStats>,
+    /// What it missed are groups of packets: how many packets they held, nobody knows.
+    pub in_groups: bool,
     /// In the words of the drivers.
     pub ports: Vec<Port>,
 }
@@ -209,6 +211,9 @@ impl Summary {
     pub fn of_nic(&mut self, counted: Counted) {
         if let Some(stats) = counted.rx {
             self.nic = stats.into();
+            if counted.in_groups {
+                self.nic.count_groups();
+            }
         }
         self.ports = counted.ports;
     }

@@ -126,7 +126,8 @@ pub(crate) fn full() -> Summary {
         longest_turn_ms: 0.125,
     }];
     let port = Port { port: "0000:01:00.1".to_owned(), counters };
-    summary.of_nic(Counted { rx: Some(producer.nic), ports: vec![port] });
+    let counted = Counted { rx: Some(producer.nic), in_groups: false, ports: vec![port] };
+    summary.of_nic(counted);
     summary
 }
 

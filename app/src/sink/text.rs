@@ -221,10 +221,12 @@ impl Summary {
                 malformed.not_udp
             ));
         }
-        lines.line(format_args!(
-            "nic: imissed={} ierrors={} rx_nombuf={}",
-            nic.missed, nic.errors, nic.no_buffer
-        ));
+        match nic.missed {
+            Some(missed) => lines.part(format_args!("nic: imissed={missed}")),
+            // Each of them held one packet at least.
+            None => lines.part(format_args!("nic: imissed>={} (groups)", nic.missed_groups)),
+        }
+        lines.line(format_args!(" ierrors={} rx_nombuf={}", nic.errors, nic.no_buffer));
     }
 
     /// A link that was up all the time is not worth a line.

@@ -112,6 +112,7 @@ fn application<'t>(
     let geometry = parts.check(device, report)?;
     notes::check(&parts, device, &geometry, report);
     settings::check_backend(&parts, options, &geometry, report);
+    socket::check_offload(parts.settings, device.sockets && ends.0.is_some(), report);
     if device.sockets {
         socket::check(app, ends, &geometry, report);
     }

@@ -151,6 +151,7 @@ pub(super) fn settings(fields: &Fields, options: &Options) -> Option<Settings> {
         },
         rx_ring: fields.small("rx_ring")?,
         tx_ring: fields.small("tx_ring")?,
+        socket_gro: fields.flag("socket_gro"),
         inference_backend: backend(fields, options)?,
         workspace_mib: fields.small("workspace_mib"),
         features: fields.text("features").map(str::to_owned),

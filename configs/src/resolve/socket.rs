@@ -249,6 +249,15 @@ pub(super) fn check(
     }
 }
 
+/// Receive offload is of a socket that receives.
+pub(super) fn check_offload(settings: &Fields, receives: bool, report: &mut Report<'_>) {
+    if settings.flag("socket_gro") && !receives {
+        let (path, span) = (settings.path("socket_gro"), settings.span("socket_gro"));
+        let message = "`socket_gro` has no effect: no socket receives";
+        report.add(Code::Ignored, &path, span, message);
+    }
+}
+
 /// A flow lets in what the receiver's port is sent.
 pub(super) fn check_flows(config: &Config, rx: Option<End<'_>>, report: &mut Report<'_>) {
     let (Some(receiver), Some(rx)) = (&config.rx, rx) else { return };

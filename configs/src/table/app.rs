@@ -199,6 +199,7 @@ static TENSORWIRE: Section = Section {
             .or_word("auto"),
         integer("rx_ring", 64, 65_536, "receive descriptors of the NIC").or(8192),
         integer("tx_ring", 64, 65_536, "transmit descriptors of the NIC").or(8192),
+        boolean("socket_gro", "a receiving socket takes groups of datagrams from the kernel").off(),
         words("inference_backend", BACKENDS, "who infers").or_word("auto"),
         integer(
             "workspace_mib",

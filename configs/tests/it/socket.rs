@@ -41,6 +41,26 @@ fn the_older_form_and_an_end_point_that_the_kernel_chooses() {
     assert_eq!(sender.socket, Some((own, end_point(2))));
 }
 
+#[test]
+fn receive_offload_is_asked_for_and_of_sockets_that_receive() {
+    let on = |name: &str| check(&format!("{}\ntensorwire: {{socket_gro: true}}\n", file(name)));
+    let receiver = with(file(RX), "  rx_poll: fused", "  rx_poll: fused\n  socket_gro: true");
+    for (text, wanted) in [(file(RX), false), (&receiver, true)] {
+        let checked = check(text);
+        let found = checked.diagnostics.iter().find(|found| found.key.ends_with("socket_gro"));
+        assert!(found.is_none(), "{found:?}");
+        assert_eq!(checked.config.map(|config| config.settings.socket_gro), Some(wanted));
+    }
+    // A sender by sockets, and frames that are raw.
+    for name in [TX, "resnet50_tx_veth.yaml"] {
+        let checked = on(name);
+        let ignored = checked.diagnostics.iter().find(|found| found.key.ends_with("socket_gro"));
+        let ignored = ignored.unwrap_or_else(|| panic!("{name}: {:#?}", checked.diagnostics));
+        assert_eq!(ignored.code.to_string(), "TW0204", "{name}");
+        assert!(ignored.message.contains("no socket receives"), "{}", ignored.message);
+    }
+}
+
 /// Each change gives exactly this error, at a key that ends so.
 #[track_caller]
 fn refused(name: &str, from: &str, to: &str, number: &str, key: &str) {

@@ -31,10 +31,16 @@
 //!
 //! One `recvmmsg` moves up to [`MESSAGES`] datagrams into packet buffers, where the reorder stage
 //! reads them; one `sendmmsg` takes up to [`STAGE`] frames, and with segmentation offload (GSO) one
-//! message of it carries up to [`SEGMENTS`]. Receive offload (GRO) is left off: the kernel counts a
+//! message of it carries up to [`SEGMENTS`].
+//!
+//! Receive offload (GRO) is off unless it is asked for ([`RxConfig::offload`]): the kernel counts a
 //! coalesced group that it drops as one (measured on Linux 6.18: 1,700 datagrams lost, 34 counted),
-//! so the loss would no longer be exact.
+//! so `missed` is no longer the number of packets, and whoever reports it has to say so. With it a
+//! message is a whole group, which the kernel cuts into packet buffers as it copies it out: nothing
+//! is copied afterwards (the module `gro`). A kernel without it is asked once, and then datagrams
+//! come one by one.
 
+mod gro;
 mod pool;
 mod recv;
 mod send;
@@ -45,6 +51,9 @@ use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
+use tensorwire_core::counters::NicStats;
+
+pub use gro::GroupStats;
 pub use pool::{SocketPackets, SocketPool};
 pub use recv::{MESSAGES, SocketRx};
 pub use send::{SEGMENTS, STAGE, SocketTx};
@@ -67,6 +76,8 @@ pub struct RxConfig {
     pub frame_bytes: usize,
     /// Datagrams that wait in the kernel.
     pub ring: usize,
+    /// The kernel is asked to hand over in one piece what it has put together (`UDP_GRO`).
+    pub offload: bool,
 }
 
 /// The sending side.
@@ -149,6 +160,26 @@ impl SocketNic {
     pub fn interface(&self) -> Option<String> {
         let ip = *self.local()?.ip();
         if ip.is_unspecified() { None } else { sys::interface_of(ip) }
+    }
+
+    /// Why the kernel refused receive offload, where it was asked for: datagrams come one by one
+    /// then.
+    #[must_use]
+    pub fn offload_refused(&self) -> Option<&io::Error> {
+        self.rx.as_ref().and_then(recv::RxSide::refused)
+    }
+
+    /// What came in groups; `None` without receive offload. Where this is `Some`, what counts as
+    /// missed are groups and single datagrams alike.
+    #[must_use]
+    pub fn group_stats(&self) -> Option<GroupStats> {
+        self.rx.as_ref().and_then(recv::RxSide::group_stats)
+    }
+
+    /// What the receiving socket counted; `None` without one.
+    #[must_use]
+    pub fn rx_stats(&self) -> Option<NicStats> {
+        self.rx.as_ref().map(recv::RxSide::stats)
     }
 
     /// Bytes of receive buffer that were wanted and granted, where that is less: with a

@@ -94,6 +94,15 @@ impl SocketPool {
         unsafe { slice::from_raw_parts_mut(base, self.size) }
     }
 
+    /// The same bytes, to read.
+    #[inline]
+    pub(crate) fn bytes_of<'a>(&'a self, buffer: &'a Free) -> &'a [u8] {
+        let base = self.at(buffer.0).as_ptr();
+        // SAFETY: the token exists once, and what writes through it borrows it mutably; the bytes
+        // were written when the pool was made.
+        unsafe { slice::from_raw_parts(base, self.size) }
+    }
+
     /// The buffer holds a frame of `len` bytes (of which it keeps as many as fit).
     #[inline]
     pub(crate) fn publish(&self, buffer: Free, len: u32) -> PacketDesc {

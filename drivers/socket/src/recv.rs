@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::iter;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use tensorwire_core::counters::NicStats;
 use tensorwire_core::header::{self, HeaderSpec};
 use tensorwire_core::port::{PacketMemory, RxQueue};
 
+use crate::gro::{GroupStats, Groups};
 use crate::pool::{Free, SocketPackets, SocketPool};
 use crate::{HEADERS, OpenError, RING_BYTES, RxConfig, bound, sys};
 
@@ -25,6 +27,10 @@ pub(crate) struct RxSide {
     /// Buffers that the next call receives into.
     posted: Vec<Free>,
     headers: Headers,
+    /// What the kernel puts together, where it is asked to.
+    groups: Option<Groups>,
+    /// Why it does not, where it was.
+    refused: Option<io::Error>,
     wanted: usize,
     granted: usize,
     errors: u64,
@@ -40,6 +46,14 @@ impl fmt::Debug for RxSide {
 
 impl RxSide {
     pub(crate) fn open(config: &RxConfig) -> Result<Self, OpenError> {
+        Self::open_with(config, sys::coalesce)
+    }
+
+    /// The same, where `coalesce` asks the kernel for receive offload.
+    pub(crate) fn open_with(
+        config: &RxConfig,
+        coalesce: impl FnOnce(&UdpSocket) -> io::Result<()>,
+    ) -> Result<Self, OpenError> {
         let socket = bound(config.local)?;
         let local = match socket.local_addr() {
             Ok(std::net::SocketAddr::V4(local)) => local,
@@ -54,6 +68,12 @@ impl RxSide {
             error,
         })?;
         let headers = Headers::new(local, pool.frame_bytes());
+        let offload = config.offload.then(|| coalesce(&socket)).transpose();
+        let (offload, refused) = match offload {
+            Ok(offload) => (offload, None),
+            Err(error) => (None, Some(error)),
+        };
+        let groups = offload.map(|()| Groups::new(free.len(), pool.frame_bytes()));
         Ok(Self {
             socket,
             local,
@@ -61,6 +81,8 @@ impl RxSide {
             free,
             posted: Vec::with_capacity(MESSAGES),
             headers,
+            groups,
+            refused,
             wanted,
             granted,
             errors: 0,
@@ -80,9 +102,65 @@ impl RxSide {
         (self.granted < self.wanted).then_some((self.wanted, self.granted))
     }
 
-    /// One system call: receives up to `out.len()` packets and returns how many, and whether the
-    /// socket may hold more.
+    #[cfg(test)]
+    pub(crate) fn replace_groups(&mut self, groups: Groups) {
+        self.groups = Some(groups);
+    }
+
+    pub(crate) const fn refused(&self) -> Option<&io::Error> {
+        self.refused.as_ref()
+    }
+
+    pub(crate) fn group_stats(&self) -> Option<GroupStats> {
+        self.groups.as_ref().map(|groups| groups.stats)
+    }
+
+    pub(crate) fn stats(&self) -> NicStats {
+        NicStats {
+            missed: sys::drops(&self.socket),
+            errors: self.errors + self.groups.as_ref().map_or(0, |groups| groups.cut),
+            no_buffer: self.no_buffer,
+        }
+    }
+
+    fn free_buffers(&self) -> usize {
+        let with_groups = self.groups.as_ref().map_or(0, Groups::buffers);
+        self.free.len() + self.posted.len() + with_groups
+    }
+
+    /// At most one system call: up to `out.len()` packets. Returns how many, and whether there may
+    /// be more.
     fn poll(&mut self, out: &mut [PacketDesc]) -> (usize, bool) {
+        if self.groups.is_some() { self.poll_groups(out) } else { self.poll_datagrams(out) }
+    }
+
+    fn poll_groups(&mut self, out: &mut [PacketDesc]) -> (usize, bool) {
+        let Some(groups) = &mut self.groups else { return (0, false) };
+        let mut more = true;
+        if !groups.waiting() {
+            if self.free.len() + groups.buffers() == 0 {
+                self.no_buffer += 1;
+                return (0, false);
+            }
+            let received = groups.receive(&self.socket, &self.pool, &mut self.free);
+            more = more_after(received, &mut self.errors);
+        }
+        let mut came = 0;
+        for place in out {
+            let packet = groups.packet(&self.pool, &mut self.free, &mut self.headers);
+            let Some(packet) = packet else { break };
+            *place = packet;
+            came += 1;
+        }
+        if came == 0 && groups.waiting() {
+            self.no_buffer += 1;
+            more = false;
+        }
+        (came, more)
+    }
+
+    /// One datagram for each message.
+    fn poll_datagrams(&mut self, out: &mut [PacketDesc]) -> (usize, bool) {
         let wanted = out.len().min(MESSAGES);
         while self.posted.len() < wanted
             && let Some(buffer) = self.free.pop()
@@ -97,16 +175,10 @@ impl RxSide {
         let mut datagrams = [sys::NOTHING; MESSAGES];
         let pool = &*self.pool;
         let parts = self.posted.iter_mut().take(room);
-        let parts = parts.map(|buffer| &mut pool.bytes_mut(buffer)[HEADERS..]);
-        let came = match sys::receive(&self.socket, parts, &mut datagrams[..room]) {
-            Ok(came) => came,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return (0, true),
-            Err(_) => {
-                self.errors += 1;
-                0
-            }
-        };
+        let parts = parts.map(|buffer| iter::once(&mut pool.bytes_mut(buffer)[HEADERS..]));
+        let received = sys::receive(&self.socket, parts, &mut datagrams[..room]);
+        let came = received.as_ref().map_or(0, |came| *came);
+        let more = more_after(received.map(|came| came == room), &mut self.errors);
         let received = self.posted.drain(..came).zip(&datagrams);
         for ((mut buffer, datagram), place) in received.zip(out) {
             let len = HEADERS + datagram.len;
@@ -114,12 +186,25 @@ impl RxSide {
             // A datagram has less than 2^16 bytes.
             *place = pool.publish(buffer, u32::try_from(len).unwrap_or(u32::MAX));
         }
-        (came, came == room)
+        (came, more)
+    }
+}
+
+/// Whether the socket may hold more, after a call that says so itself unless it failed.
+fn more_after(received: io::Result<bool>, errors: &mut u64) -> bool {
+    match received {
+        Ok(more) => more,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+        Err(_) => {
+            *errors += 1;
+            false
+        }
     }
 }
 
 /// The headers in front of the datagrams: those of the last one, since most are alike.
-struct Headers {
+pub(crate) struct Headers {
     to: SocketAddrV4,
     from: SocketAddrV4,
     len: usize,
@@ -136,7 +221,7 @@ impl Headers {
 
     /// Writes the headers of a frame of `len` bytes to the front of `out`.
     #[inline]
-    fn write(&mut self, from: SocketAddrV4, len: usize, out: &mut [u8]) {
+    pub(crate) fn write(&mut self, from: SocketAddrV4, len: usize, out: &mut [u8]) {
         if from != self.from || len != self.len {
             self.build(from, len);
         }
@@ -207,14 +292,10 @@ impl RxQueue for SocketRx<'_> {
     }
 
     fn free_buffers(&self) -> usize {
-        self.side.free.len() + self.side.posted.len()
+        self.side.free_buffers()
     }
 
     fn stats(&self) -> NicStats {
-        NicStats {
-            missed: sys::drops(&self.side.socket),
-            errors: self.side.errors,
-            no_buffer: self.side.no_buffer,
-        }
+        self.side.stats()
     }
 }

@@ -11,6 +11,9 @@ use std::ptr;
 /// Most datagrams of one [`receive`].
 pub(crate) const MAX_MESSAGES: usize = 64;
 
+/// Most parts of one [`receive`].
+pub(crate) const MAX_PARTS: usize = 1_032;
+
 /// Most pieces of one [`send`].
 pub(crate) const MAX_PIECES: usize = 256;
 
@@ -23,58 +26,107 @@ const MEMINFO: usize = 9;
 /// `SO_MEMINFO` of asm-generic/socket.h, which the libc crate does not name.
 const SO_MEMINFO: libc::c_int = 55;
 
-/// A datagram that was received.
+/// A message that was received: a datagram, or a group of them that the kernel put together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
     /// Its true length in bytes, also where it did not fit.
     pub(crate) len: usize,
+    /// Bytes of each datagram of a group, of which the last may be shorter; 0 where the kernel
+    /// says nothing of a group.
+    pub(crate) piece: usize,
     /// Who sent it.
     pub(crate) from: SocketAddrV4,
 }
 
 /// What [`Datagram`]s are before they are received.
 pub(crate) const NOTHING: Datagram =
-    Datagram { len: 0, from: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0) };
+    Datagram { len: 0, piece: 0, from: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0) };
 
-/// Receives a datagram into each of `parts`, as far as some have come, and returns how many; the
-/// front of `out` says what each is. Never blocks.
-pub(crate) fn receive<'p>(
+/// Receives a message into the parts of each of `messages`, one part after the other, as far as
+/// some have come, and returns how many; the front of `out` says what each is. Takes [`MAX_PARTS`]
+/// parts in all. Never blocks.
+pub(crate) fn receive<'p, P: Iterator<Item = &'p mut [u8]>>(
     socket: &UdpSocket,
-    parts: impl Iterator<Item = &'p mut [u8]>,
+    messages: impl Iterator<Item = P>,
     out: &mut [Datagram],
 ) -> io::Result<usize> {
     let mut names: [MaybeUninit<libc::sockaddr_in>; MAX_MESSAGES] =
         [const { MaybeUninit::zeroed() }; MAX_MESSAGES];
-    let mut pieces: [MaybeUninit<libc::iovec>; MAX_MESSAGES] =
+    let mut controls: [MaybeUninit<Control>; MAX_MESSAGES] =
         [const { MaybeUninit::uninit() }; MAX_MESSAGES];
+    let mut vectors: [MaybeUninit<libc::iovec>; MAX_PARTS] =
+        [const { MaybeUninit::uninit() }; MAX_PARTS];
     let mut headers: [MaybeUninit<libc::mmsghdr>; MAX_MESSAGES] =
         [const { MaybeUninit::uninit() }; MAX_MESSAGES];
     let mut count = 0;
-    let places = names.iter_mut().zip(&mut pieces).zip(&mut headers);
-    for ((part, _), ((name, piece), header)) in parts.zip(&*out).zip(places) {
-        let piece =
-            piece.write(libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
-        let name = name.as_mut_ptr();
-        header.write(message(name, piece));
+    let mut left = &mut vectors[..];
+    let places = names.iter_mut().zip(&mut controls).zip(&mut headers);
+    for ((parts, _), ((name, control), header)) in messages.zip(&*out).zip(places) {
+        let mut size = 0;
+        for (vector, part) in left.iter_mut().zip(parts) {
+            let (iov_base, iov_len) = (part.as_mut_ptr().cast(), part.len());
+            vector.write(libc::iovec { iov_base, iov_len });
+            size += 1;
+        }
+        let (own, others) = left.split_at_mut(size);
+        left = others;
+        let header = header.write(message(name.as_mut_ptr(), own.as_mut_ptr().cast()));
+        header.msg_hdr.msg_iovlen = size as _;
+        header.msg_hdr.msg_control = control.as_mut_ptr().cast();
+        header.msg_hdr.msg_controllen = size_of::<Control>() as _;
         count += 1;
     }
     let first = headers.as_mut_ptr().cast();
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    // SAFETY: the first `count` headers were written above, with a name and a piece that live in
-    // this function; the bytes of the pieces are borrowed mutably for longer than the call.
+    // SAFETY: the first `count` headers were written above, with a name, vectors and control data
+    // that live in this function; the bytes of the parts are borrowed mutably for longer.
     let came =
         unsafe { libc::recvmmsg(socket.as_raw_fd(), first, count, flags as _, ptr::null_mut()) };
     let came = usize::try_from(came).map_err(|_| io::Error::last_os_error())?;
     for ((name, header), place) in names.iter().zip(&headers).zip(out).take(came) {
-        // SAFETY: this header was written above, and its length by the kernel.
-        let len = unsafe { header.assume_init_ref() }.msg_len;
+        // SAFETY: this header was written above, and its lengths by the kernel.
+        let header = unsafe { header.assume_init_ref() };
         // SAFETY: the name was zeroed, and the kernel has written to it.
         let name = unsafe { name.assume_init_ref() };
         let ip = Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr));
         let from = SocketAddrV4::new(ip, u16::from_be(name.sin_port));
-        *place = Datagram { len: len as usize, from };
+        // SAFETY: its control data is that of the array above, as far as the kernel has written.
+        let piece = unsafe { piece_of(&header.msg_hdr) };
+        *place = Datagram { len: header.msg_len as usize, piece, from };
     }
     Ok(came)
+}
+
+/// Bytes of each datagram of a group, as the message's control data says (udp(7), `UDP_GRO`); 0
+/// where it does not.
+///
+/// # Safety
+///
+/// The control data of the header is alive, and as long as the header says.
+unsafe fn piece_of(header: &libc::msghdr) -> usize {
+    // SAFETY: it only looks at the header.
+    let mut entry = unsafe { libc::CMSG_FIRSTHDR(header) };
+    // SAFETY: CMSG_LEN only computes.
+    let wanted = unsafe { libc::CMSG_LEN(length(size_of::<libc::c_int>())) };
+    // SAFETY: an entry lies in the control data, which is aligned for it, and the kernel wrote it.
+    while let Some(found) = unsafe { entry.as_ref() } {
+        let ours = (found.cmsg_level, found.cmsg_type) == (libc::SOL_UDP, libc::UDP_GRO);
+        if ours && found.cmsg_len >= wanted as _ {
+            // SAFETY: the entry's data begins in the control data.
+            let data = unsafe { libc::CMSG_DATA(entry) };
+            // SAFETY: the entry is long enough for an int; it need not be aligned.
+            let bytes = unsafe { data.cast::<libc::c_int>().read_unaligned() };
+            return usize::try_from(bytes).unwrap_or(0);
+        }
+        // SAFETY: the entry is one of this header, and its length is what the kernel wrote.
+        entry = unsafe { libc::CMSG_NXTHDR(header, entry) };
+    }
+    0
+}
+
+/// Lets the kernel hand over what it has put together as one message (udp(7), `UDP_GRO`).
+pub(crate) fn coalesce(socket: &UdpSocket) -> io::Result<()> {
+    option(socket, libc::SOL_UDP, libc::UDP_GRO, &[1])
 }
 
 /// The interface that has the address `ip`, if one has.

@@ -7,6 +7,8 @@ use tensorwire_core::port::{PacketMemory, RxQueue, SendError, TxQueue};
 
 use super::{HEADERS, RxConfig, STAGE, SocketNic, TxConfig};
 
+mod gro;
+
 const FRAME: usize = 1_240;
 
 fn loopback(port: u16) -> SocketAddrV4 {
@@ -14,7 +16,7 @@ fn loopback(port: u16) -> SocketAddrV4 {
 }
 
 fn rx(buffers: u32, ring: usize) -> RxConfig {
-    RxConfig { local: loopback(0), buffers, frame_bytes: FRAME, ring }
+    RxConfig { local: loopback(0), buffers, frame_bytes: FRAME, ring, offload: false }
 }
 
 /// A NIC whose two ends are joined by the kernel's loopback.

@@ -2,7 +2,8 @@ use tensorwire_core::pipeline::producer::EndReason;
 
 use crate::exit::{ExitCode, Failure, Owed};
 use crate::sink::testing::{empty, full, silent, summary};
-use crate::sink::{Mode, SinkReport, TxTotals};
+use crate::sink::{Counted, Mode, SinkReport, TxTotals};
+use tensorwire_core::counters::NicStats;
 
 /// The whole text of a run with a figure for everything. It is written out: a changed word is a
 /// changed contract with the scripts that read it.
@@ -51,6 +52,25 @@ the system's clock was set 1 times
 port 0000:01:00.1: rx_good_packets=32643 rx_missed_errors=3
 tensorwire: not complete: 252 of 256 images (no packet for quiesce_wait_s) (exit code 4)
 ";
+
+/// How many packets were in the groups that a kernel dropped is not known, and not claimed.
+#[test]
+fn a_group_that_was_missed_is_no_packet() {
+    let of = |missed| {
+        let mut summary = empty(Mode::Rx);
+        let rx = Some(NicStats { missed, errors: 2, no_buffer: 1 });
+        summary.of_nic(Counted { rx, in_groups: true, ports: Vec::new() });
+        let json = serde_json::to_value(&summary).expect("it is plain data");
+        let nic = [&json["nic"]["missed"], &json["nic"]["missed_groups"]];
+        (nic.map(serde_json::Value::as_u64), summary.to_text().as_str().to_owned())
+    };
+    let (nic, text) = of(34);
+    assert_eq!(nic, [None, Some(34)]);
+    assert!(text.contains("\nnic: imissed>=34 (groups) ierrors=2 rx_nombuf=1\n"), "{text}");
+    let (nic, text) = of(0);
+    assert_eq!(nic, [Some(0), Some(0)]);
+    assert!(text.contains("\nnic: imissed=0 ierrors=2 rx_nombuf=1\n"), "{text}");
+}
 
 #[test]
 fn every_word_of_the_text_stands_where_it_is_looked_for() {

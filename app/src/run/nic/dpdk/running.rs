@@ -129,7 +129,7 @@ impl Nic for DpdkRun {
             let counters = port.xstats().ok()?.into_iter().map(counter).collect();
             Some(sink::Port { port: name.clone(), counters })
         });
-        Counted { rx: self.nic.rx_stats(), ports: ports.collect() }
+        Counted { rx: self.nic.rx_stats(), in_groups: false, ports: ports.collect() }
     }
 }
 
