@@ -1,5 +1,5 @@
 //! Runs over DPDK's virtual devices: rings and memif, which need neither a NIC nor a privilege.
-//! Interfaces of the kernel are in `two_hosts.rs`. Without DPDK in the build each test says that it
+//! Interfaces of the kernel are in `two_hosts`. Without DPDK in the build each test says that it
 //! is skipped.
 
 mod on_gpu;

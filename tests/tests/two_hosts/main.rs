@@ -15,6 +15,8 @@ use tensorwire_tests::netns::{Host, TwoHosts};
 use tensorwire_tests::yaml::Yaml;
 use tensorwire_tests::{Output, Workplace, report, shared, with_dpdk};
 
+mod offload;
+
 /// Images of the capture.
 const IMAGES: u64 = 256;
 
@@ -151,26 +153,39 @@ fn assert_whole(rx: &Output, tx: &Output) {
     assert_eq!(received["join"]["anchored"], true);
 }
 
+/// Arguments of a run that infers.
+const INFERRED: [&str; 5] = ["--expected-images", "256", "--model", "resnet18", "--features"];
+
+/// The features of the software NIC's run, in `sw.npy`.
+fn infer_by_software(place: &Workplace) {
+    let model = "models/resnet18_features.onnx";
+    let args = ["export-model", "--arch", "resnet18", "--weights", "seed:5", "--output", model];
+    let _ = place.tensorwire(&args).expect_code(0);
+    place.write("sw.yaml", Yaml::shipped("resnet50_routable_loopback.yaml"));
+    let args = [&["run", "sw.yaml", "--no-pin", "--json"], &INFERRED[..], &["sw.npy"]].concat();
+    let _ = place.tensorwire(&args).expect_code(0);
+    let software = npy::read(&place.file("sw.npy")).expect("features");
+    assert_eq!(u64::from(u32::try_from(software.rows).expect("small")), IMAGES);
+}
+
+/// A run over the cable that infers: everything comes, and the features are those of `sw.npy`.
+fn same_features(hosts: &TwoHosts, place: &Workplace) -> Value {
+    let (rx, tx) = run(hosts, place, &[&INFERRED[..], &["rx.npy"]].concat());
+    assert_whole(&rx, &tx);
+    let same = fs::read(place.file("sw.npy")).expect("a file")
+        == fs::read(place.file("rx.npy")).expect("a file");
+    assert!(same, "other features than over the software NIC");
+    rx.json()
+}
+
 /// 256 images three times in a row, none partial; one run infers on top of counting, as that takes
 /// a while: the features are those of the software NIC, bit for bit.
 fn all_images_arrive(test: &str, pair: Pair) {
     let Some(hosts) = pair.hosts(test) else { return };
     let place = pair.place(200, |yaml| yaml);
     prepare(&place);
-    let model = "models/resnet18_features.onnx";
-    let args = ["export-model", "--arch", "resnet18", "--weights", "seed:5", "--output", model];
-    let _ = place.tensorwire(&args).expect_code(0);
-    place.write("sw.yaml", Yaml::shipped("resnet50_routable_loopback.yaml"));
-    let expected = ["--expected-images", "256", "--model", "resnet18", "--features"];
-    let args = [&["run", "sw.yaml", "--no-pin", "--json"], &expected[..], &["sw.npy"]].concat();
-    let _ = place.tensorwire(&args).expect_code(0);
-    let software = npy::read(&place.file("sw.npy")).expect("features");
-    assert_eq!(u64::from(u32::try_from(software.rows).expect("small")), IMAGES);
-    let (rx, tx) = run(&hosts, &place, &[&expected[..], &["rx.npy"]].concat());
-    assert_whole(&rx, &tx);
-    let same = fs::read(place.file("sw.npy")).expect("a file")
-        == fs::read(place.file("rx.npy")).expect("a file");
-    assert!(same, "other features than over the software NIC");
+    infer_by_software(&place);
+    let _ = same_features(&hosts, &place);
     for _ in 0..2 {
         let (rx, tx) = run(&hosts, &place, &COUNTED);
         assert_whole(&rx, &tx);
