@@ -18,7 +18,7 @@
 #   engine     inspect, profile, and sweep by stream and by graph
 #   keys       runs of 256 images by every combination of graph, contexts and memory kind
 #   reference  features, logits and accuracy of runs, held against the reference
-#   flow       reception and reorder alone, engine alone, and both, in images/s
+#   flow       reception and reorder alone, engine alone, and both, in images/s; threads pinned, on 16 cores or more
 #   camera     a batch a second: from its last packet to its features
 #   cold       from the start of the process to its end with a kept engine, four batches
 #   killed     a build that is killed leaves no engine, and the next start builds one
@@ -75,11 +75,26 @@ configure() {
         "$here/configs/resnet50_sw_loopback.yaml" >"$out/$name.yaml"
 }
 
+pin=(--no-pin)
+
+# seat NAME: sender, receiver and consumer of $out/NAME.yaml on cores of their own, where there are enough: a rate is
+# not to depend on where the system puts threads that spin. Puts into `pin` what the run is told.
+seat() {
+    pin=(--no-pin)
+    if [ "$(nproc)" -lt 16 ]; then
+        printf -- '-- %s: not pinned: fewer than 16 cores\n' "$1"
+        return
+    fi
+    sed -i -e 's|cpu_core: 1[67]$|cpu_core: 2|' -e 's|cpu_core: 1[89]$|cpu_core: 6|' -e 's|cpu_core: 15$|cpu_core: 10|' \
+        -e 's|master_core: 8$|master_core: 14|' "$out/$1.yaml"
+    pin=()
+}
+
 # infer NAME ARGUMENT...: a run of $out/NAME.yaml over TensorRT; its summary is $out/NAME.out.
 infer() {
     local name=$1
     shift
-    check "$name" "$program" run "$out/$name.yaml" --backend tensorrt --no-pin --json "$@"
+    check "$name" "$program" run "$out/$name.yaml" --backend tensorrt ${pin[@]+"${pin[@]}"} --json "$@"
 }
 
 # value KEY FILE: a number of a summary, the first of that name.
@@ -192,8 +207,9 @@ alone() {
 flow() {
     local precision dual name before after both
     configure flow-none fp16 device true false "$folder/cifar256.pcap"
-    check flow-none "$program" run "$out/flow-none.yaml" --backend none --no-pin --json --loop --seconds 6 \
-        --sim-tx lossless && loops flow-none "$out/flow-none.out" &&
+    seat flow-none
+    check flow-none "$program" run "$out/flow-none.yaml" --backend none ${pin[@]+"${pin[@]}"} --json --loop \
+        --seconds 6 --sim-tx lossless && loops flow-none "$out/flow-none.out" &&
         printf 'reception and reorder alone: %s images/s, reorder %s\n' "$(value active_images_per_s "$out/flow-none.out")" \
             "$(latency reorder_ms "$out/flow-none.out")"
     for precision in fp16 int8; do
@@ -201,6 +217,7 @@ flow() {
         for dual in false true; do
             name=flow-$precision-dual-$dual
             configure "$name" $precision device true $dual "$folder/cifar256.pcap"
+            seat "$name"
             infer "$name" --loop --seconds 8 --sim-tx lossless || continue
             loops "$name" "$out/$name.out"
             both=$(value active_images_per_s "$out/$name.out")
@@ -211,6 +228,7 @@ flow() {
         after=$(alone $precision)
         printf '%s: engine alone before and after: %s, %s images/s\n' $precision "$before" "$after"
     done
+    pin=(--no-pin)
 }
 
 camera() {
