@@ -124,4 +124,15 @@ fn packets_lie_on_a_gpu_where_no_cpu_has_to_reach_them() {
         },
         "`vlan_pop` and `tunnel_decap`",
     );
+    let longer = [("header_size: 64", "header_size: 128"), ("offset: 64", "offset: 128")];
+    let front = |text: String| {
+        longer.iter().fold(text.replace("buf_size: 1240", "buf_size: 1304"), |text, (was, is)| {
+            assert!(text.contains(was), "{was}");
+            text.replace(was, is)
+        })
+    };
+    on_gpu(front).expect("its number is where it was");
+    let refused = on_gpu(|text| front(text).replace("bit_offset: 336", "bit_offset: 504"));
+    let refused = refused.expect_err("the number ends behind byte 64");
+    assert!(refused.reason.contains("in the first 64 bytes of its frame"), "{}", refused.reason);
 }
