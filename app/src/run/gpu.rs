@@ -143,14 +143,18 @@ fn demands_device(plan: &Plan, rx: &Receiver) -> bool {
 /// Why not.
 fn packets_on(gpu: &Gpu) -> Result<(), String> {
     let failed = |error: tensorwire_cuda::CudaError| error.to_string();
-    if gpu.integrated().map_err(failed)? {
-        return Err(format!(
-            "{} shares the memory of the host, and has none of its own",
-            gpu.name()
-        ));
+    let shares = gpu.integrated().map_err(failed)?;
+    nic_writes(gpu.name(), shares, gpu.direct_rdma().map_err(failed)?)
+}
+
+/// The same of a GPU called `name`: whether it shares the memory of the host, and whether it lets
+/// others write to its own.
+fn nic_writes(name: &str, shares: bool, direct_rdma: bool) -> Result<(), String> {
+    if shares {
+        return Err(format!("{name} shares the memory of the host, and has none of its own"));
     }
-    if !gpu.direct_rdma().map_err(failed)? {
-        return Err(format!("{} lets no NIC write to its memory (no GPUDirect RDMA)", gpu.name()));
+    if !direct_rdma {
+        return Err(format!("{name} lets no NIC write to its memory (no GPUDirect RDMA)"));
     }
     Ok(())
 }
@@ -458,5 +462,21 @@ impl<I: Infer> Infer for Awaited<I> {
         take: impl FnOnce(Ticket, Outputs<'_>) -> R,
     ) -> Option<Result<R, StageError>> {
         self.inner.drain(take)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nic_writes;
+
+    #[test]
+    fn a_nic_writes_to_memory_that_a_gpu_has_and_shows() {
+        assert_eq!(nic_writes("H200", false, true), Ok(()));
+        for direct_rdma in [false, true] {
+            let why = nic_writes("GB10", true, direct_rdma).expect_err("one memory for both");
+            assert!(why.starts_with("GB10 shares the memory of the host"), "{why}");
+        }
+        let why = nic_writes("RTX", false, false).expect_err("no way for a NIC");
+        assert!(why.starts_with("RTX lets no NIC write") && why.contains("GPUDirect"), "{why}");
     }
 }

@@ -64,6 +64,22 @@ fn refused(error: &NicError) -> Failure {
     failure(ExitCode::Device, format!("DPDK: {error}"))
 }
 
+/// Ports do not start; `on_gpu` where their packets are to lie in memory of a GPU.
+fn not_started(error: &NicError, on_gpu: bool) -> Failure {
+    let failed = refused(error);
+    match error {
+        NicError::Port(PortError::Call { stage: Stage::Map, .. }) if on_gpu => failure(
+            failed.exit,
+            format!(
+                "{}; for a NIC to write to memory of the GPU the kernel needs the module \
+                 nvidia-peermem (modprobe nvidia-peermem), or dma-bufs of it",
+                failed.reason
+            ),
+        ),
+        _ => failed,
+    }
+}
+
 /// Says what could not be taken down, once everything of a run is gone.
 pub fn standing(talk: Talk) {
     let count = left_standing();
@@ -83,20 +99,7 @@ impl Nic for DpdkRun {
 
     fn ends(&mut self) -> Result<EndsOf<'_, Self>, Failure> {
         let on_gpu = self.gather.is_some();
-        self.nic.start().map_err(|error| {
-            let failed = refused(&error);
-            match error {
-                NicError::Port(PortError::Call { stage: Stage::Map, .. }) if on_gpu => failure(
-                    failed.exit,
-                    format!(
-                        "{}; for a NIC to write to memory of the GPU the kernel needs the \
-                         module nvidia-peermem (modprobe nvidia-peermem), or dma-bufs of it",
-                        failed.reason
-                    ),
-                ),
-                _ => failed,
-            }
-        })?;
+        self.nic.start().map_err(|error| not_started(&error, on_gpu))?;
         for (port, name) in self.nic.ports().zip(&self.names) {
             describe(port, name, self.talk);
         }
@@ -271,6 +274,22 @@ mod tests {
             let look = blind(look);
             assert!(matches!(look.state, LinkState::Faulty(why) if why.contains("headers")));
             assert_eq!(look.resets, resets);
+        }
+    }
+
+    #[test]
+    fn a_nic_that_is_not_given_memory_of_a_gpu_names_what_the_kernel_needs() {
+        let failed = |stage| {
+            let error = CallError { call: "rte_dev_dma_map", code: libc::EINVAL };
+            NicError::Port(PortError::Call { device: "p0".to_owned(), stage, error })
+        };
+        let map = not_started(&failed(Stage::Map), true);
+        assert_eq!(map.exit, ExitCode::Device);
+        assert!(map.reason.contains("rte_dev_dma_map"), "{}", map.reason);
+        assert!(map.reason.contains("modprobe nvidia-peermem"), "{}", map.reason);
+        for (stage, on_gpu) in [(Stage::Map, false), (Stage::Start, true)] {
+            let other = not_started(&failed(stage), on_gpu);
+            assert!(!other.reason.contains("nvidia"), "{stage}: {}", other.reason);
         }
     }
 }
