@@ -3,14 +3,15 @@
 # frames of 1240 bytes with segmentation offload from one network namespace to another over veth, once
 # as fast as it goes and once at PACE Mb/s (default 4000), in turns, ROUNDS times (default 3). Prints
 # for each run the payload that was placed, in Gb/s, and the share of the packets that did not arrive.
-# Needs root and iproute2. TENSORWIRE names a program; without it the release build is made.
+# Needs root, iproute2 and python3. TENSORWIRE names a program; without it the release build is made.
 #
 #   ci/socket-rate.sh [SECONDS]    of each run (default 5)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-5} rounds=${ROUNDS:-3} pace=${PACE:-4000}
 
-[ "$(id -u)" = 0 ] && command -v ip >/dev/null || { echo "socket-rate: needs root and ip" >&2; exit 77; }
+[ "$(id -u)" = 0 ] && command -v ip >/dev/null && command -v python3 >/dev/null ||
+    { echo "socket-rate: skipped: needs root, ip and python3" >&2; exit 77; }
 tensorwire=${TENSORWIRE:-$PWD/target/release/tensorwire}
 [ -n "${TENSORWIRE:-}" ] || cargo build --quiet --release -p tensorwire
 export TW_NS=twr$$

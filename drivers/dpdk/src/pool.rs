@@ -176,6 +176,7 @@ impl PacketPool {
     /// Bytes of a frame that this CPU will read: all of it, or its headers, where a GPU reads the
     /// rest; 0 where it can read none.
     #[must_use]
+    #[inline]
     pub fn read_bytes(&self) -> usize {
         self.inner.read.min(self.room_bytes())
     }
@@ -201,12 +202,6 @@ impl PacketPool {
         // Buffers lie in their memory one behind the other.
         let number = usize::try_from(offset / u64::from(self.inner.element)).ok()?;
         (number < self.buffers()).then_some(number)
-    }
-
-    /// Bytes of a frame that the caches are asked for ahead of a read.
-    #[inline]
-    pub(crate) fn ahead(&self) -> usize {
-        self.inner.read
     }
 
     /// Whether `handle` is the address of one of its mbufs.

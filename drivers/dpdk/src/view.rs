@@ -132,7 +132,7 @@ impl PacketMemory for PacketView {
     #[inline]
     fn prefetch(&self, packet: &PacketDesc) {
         let bytes = self.bytes(packet);
-        prefetch(bytes.get(..self.first.ahead()).unwrap_or(bytes));
+        prefetch(bytes.get(..self.first.read_bytes()).unwrap_or(bytes));
     }
 
     /// As the trait has it; of a device without stamps, and of a packet that is not from these

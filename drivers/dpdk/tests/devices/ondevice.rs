@@ -5,15 +5,14 @@
 
 mod gpu;
 
+use std::env;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::{env, fs};
 
 use tensorwire_core::burst::{Burst, BurstPool, InFlight, PacketDesc};
 use tensorwire_core::counters::PacketCounters;
 use tensorwire_core::flow::FlowMatch;
-use tensorwire_core::geometry::{Geometry, GeometrySpec};
-use tensorwire_core::header::{HeaderSpec, build, set_sequence};
+use tensorwire_core::header::{build, set_sequence};
 use tensorwire_core::outer::{Outer, Tag};
 use tensorwire_core::pipeline::Link;
 use tensorwire_core::pipeline::consumer::Consumer;
@@ -34,7 +33,7 @@ use tensorwire_sim::nic::{Oversize, SwNic, SwNicConfig, TxMode};
 use tensorwire_sim::pool::BatchMemory;
 use tensorwire_sim::reorder::CpuReorder;
 
-use crate::places::{FRAMES, Images, settings};
+use crate::places::{FRAMES, HEADER, Images, geometry, settings};
 use crate::support::{FRAME, Folder, alone, alone_among, byte, cores, eal, memif_nic, pool};
 use gpu::{Apart, Back, Gpu, Headers as Gathers, Stream, maps};
 
@@ -50,9 +49,10 @@ const OFFSET: u16 = 64;
 /// Runs `body` behind the stand-in for the NIC, which is `mode`.
 #[track_caller]
 fn behind(mode: &str, name: &str, body: impl FnOnce()) {
+    // Gone when the test is.
+    let mut folder = None;
     let built = || {
-        let folder = env::temp_dir().join(format!("gpunic-{}", name.replace("::", "-")));
-        fs::create_dir_all(&folder).expect("a folder");
+        let folder = folder.insert(Folder::of(name)).path();
         let (library, source) = (folder.join("gpunic.so"), "tests/devices/ondevice/gpunic.c");
         let line = format!(
             "cc -shared -fPIC -O1 -Wall -Werror -DALLOW_EXPERIMENTAL_API \
@@ -66,11 +66,6 @@ fn behind(mode: &str, name: &str, body: impl FnOnce()) {
         vec![("LD_PRELOAD".to_owned(), library), ("GPUNIC".to_owned(), mode.to_owned())]
     };
     alone_among(0, name, built, body);
-}
-
-fn geometry() -> Geometry {
-    let spec = GeometrySpec { seq_bit_offset: 336, seq_bit_width: 16, ..GeometrySpec::DOCUMENTED };
-    Geometry::new(&spec).expect("the main job's")
 }
 
 /// A frame that is sent: its number, and its length.
@@ -99,18 +94,10 @@ fn with_faults() -> Vec<Sent> {
 }
 
 fn fill(frame: &mut [u8], number: u32) {
-    let header = HeaderSpec {
-        eth_src: [2, 0, 0, 0, 0, 1],
-        eth_dst: [2, 0, 0, 0, 0, 2],
-        ip_src: [10, 0, 0, 1],
-        ip_dst: [10, 0, 0, 2],
-        udp_src: 4096,
-        udp_dst: 4096,
-    };
     for (at, place) in frame.iter_mut().enumerate() {
         *place = byte(number.into(), at);
     }
-    build(&header, frame).expect("room for headers");
+    build(&HEADER, frame).expect("room for headers");
     assert!(set_sequence(frame, geometry().seq_field(), number));
 }
 

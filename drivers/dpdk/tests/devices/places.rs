@@ -65,6 +65,22 @@ impl Sink for Images {
     }
 }
 
+/// The main job's packets, in the routable layout.
+pub(crate) fn geometry() -> Geometry {
+    let spec = GeometrySpec { seq_bit_offset: 336, seq_bit_width: 16, ..GeometrySpec::DOCUMENTED };
+    Geometry::new(&spec).expect("the main job's")
+}
+
+/// What their headers say.
+pub(crate) const HEADER: HeaderSpec = HeaderSpec {
+    eth_src: [2, 0, 0, 0, 0, 1],
+    eth_dst: [2, 0, 0, 0, 0, 2],
+    ip_src: [10, 0, 0, 1],
+    ip_dst: [10, 0, 0, 2],
+    udp_src: 4096,
+    udp_dst: 4096,
+};
+
 pub(crate) fn settings(geometry: &Geometry) -> ProducerConfig {
     let mut flows = FlowTable::new();
     flows.push(&FlowMatch::any(0)).expect("room for one flow");
@@ -86,16 +102,7 @@ pub(crate) fn settings(geometry: &Geometry) -> ProducerConfig {
 
 /// The main job's frames through `wire` into the producer, whose payloads have to lie in `pool`.
 fn placed_in(wire: &mut Wire, pool: PacketPool) {
-    let spec = GeometrySpec { seq_bit_offset: 336, seq_bit_width: 16, ..GeometrySpec::DOCUMENTED };
-    let geometry = Geometry::new(&spec).expect("the main job's");
-    let header = HeaderSpec {
-        eth_src: [2, 0, 0, 0, 0, 1],
-        eth_dst: [2, 0, 0, 0, 0, 2],
-        ip_src: [10, 0, 0, 1],
-        ip_dst: [10, 0, 0, 2],
-        udp_src: 4096,
-        udp_dst: 4096,
-    };
+    let geometry = geometry();
     let (mut tx, rx) = wire.ends();
     let mut link = Box::new(Link::new());
     let (producer_end, consumer_end) = link.split(8, 16).expect("legal");
@@ -115,7 +122,7 @@ fn placed_in(wire: &mut Wire, pool: PacketPool) {
         if u64::from(sent) < FRAMES && u64::from(sent) - offered < 256 {
             let fill = |frame: &mut [u8]| {
                 frame.fill(7);
-                build(&header, frame).expect("room for headers");
+                build(&HEADER, frame).expect("room for headers");
                 assert!(tensorwire_core::header::set_sequence(frame, geometry.seq_field(), sent));
             };
             if tx.send(geometry.frame_bytes(), fill).is_ok() {

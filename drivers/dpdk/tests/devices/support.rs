@@ -82,7 +82,13 @@ pub(crate) struct Folder(PathBuf);
 impl Folder {
     /// A new one, named after this process.
     pub(crate) fn new() -> Self {
-        let path = env::temp_dir().join(format!("tensorwire-dpdk-{}", std::process::id()));
+        Self::of("")
+    }
+
+    /// A new one, named after this process and a test of it.
+    pub(crate) fn of(test: &str) -> Self {
+        let name = format!("tensorwire-dpdk-{}{}", std::process::id(), test.replace("::", "-"));
+        let path = env::temp_dir().join(name);
         fs::create_dir(&path).expect("a folder for temporary files");
         Self(path)
     }
